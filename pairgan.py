@@ -4,7 +4,7 @@
     model = pairgan.load("generator.onnx")
     model("photo.jpg").save("translated.png")
 
-python -m pairgan MODEL IN OUT translates files or folders. Requires numpy, Pillow, onnxruntime; tifffile for TIFFs.
+python -m pairgan MODEL IN OUT translates files or folders. Needs numpy, Pillow and onnxruntime, and tifffile for TIFFs.
 """
 
 import argparse
@@ -67,8 +67,8 @@ class Card(dict[str, Any]):
 class Model:
     """A trained generator. Call the model with one image, or `batch` with several. device: "cpu" or "cuda".
 
-    inputs, output: Dtype and number of channels of each input map, by name, and of translations. RGB images and
-        features of tools.precompute_features are uint8. Values in other units and other features are float32.
+    inputs: Dtype and number of channels of each input map. RGB images and features of tools.precompute_features are
+        uint8. Values in other units and other features are float32. output: Dtype and channels of translations.
     n_classes: Number of classes of label maps; 0 for RGB images. ignore_id: Id of pixels without a class, or None.
     size_multiple, min_size: Sides of images are padded to multiples of `size_multiple`, and at least to `min_size`.
     step: Training step, or None for weights of the original programs. direction: AtoB or BtoA. card: See Card.
@@ -94,7 +94,7 @@ class Model:
     ) -> Any:
         """Return the translation of an image: an RGB image, or (C, H, W) values in the unit of the training targets.
 
-        EXIF orientation is applied. The model's scale multiplies the sides.
+        EXIF orientation is applied. The translation's sides are the source's sides times the model's scale.
         source: Path, PIL image or array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the training
             images, (C, H, W), (H, W, C) or (H, W). instances: Ids, as for source. source_images: Values, as for source.
         features: Path, PIL image or (H, W, 3) uint8, of any size. For a float32 input: (H, W, C) floats in [-1, 1].
@@ -108,16 +108,16 @@ class Model:
     ) -> list[Any]:
         """Return the translations of several images in their order. Each argument is a list of maps for __call__.
 
-        Images of one padded size are computed together. Pass only as many as fit into memory. Raises as __call__.
+        Images of one padded size are computed together. Pass only as many as fit into memory. Raises ImageError.
         """
         given = {"source": images, "instances": instances, "features": features, "source_images": source_images}
         if any(isinstance(maps, str | os.PathLike | Image.Image) for maps in given.values()):
-            raise ImageError("batch takes lists of images, not one image. Call the model with it instead.")
+            raise ImageError("batch takes lists of images. To translate one image, call the model itself.")
         lists = {kind: list(maps) for kind, maps in given.items() if maps is not None}
         if lists.keys() != self.inputs.keys():
-            raise ImageError(f"{self.path.name} takes {', '.join(self.inputs)}; given: {', '.join(lists)}. Give those.")
+            raise ImageError(f"given: {', '.join(lists)}. Give the maps of {self.path.name}: {', '.join(self.inputs)}.")
         if {len(maps) for maps in lists.values()} != {n := len(lists["source"])}:
-            raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one for each image.")
+            raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one of each per image.")
         groups: dict[tuple[int, ...], list[tuple[int, Maps]]] = {}
         for index in range(n):
             sample = self._sample({k: lists[k][index] for k in lists}, f" {index}" if n > 1 else "")
@@ -129,8 +129,8 @@ class Model:
             try:
                 translated = self.run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
             except Exception as error:  # onnxruntime's errors have no common base class
-                what = f"{len(samples)} of {sides[1]}x{sides[0]}: {_line(error)}"
-                raise ImageError(f"{what}. Give smaller images, or fewer together.") from error
+                what = f"{sides[1]}x{sides[0]} pixels, batch size {len(samples)}: {_line(error)}"
+                raise ImageError(f"{what}. Give smaller images, or fewer at once.") from error
             for (index, sample), pixels in zip(samples, translated, strict=True):
                 places = ((n, (m - n) // 2 // unit * unit) for n, m in zip(sample["source"].shape, sides, strict=False))
                 cut = (slice(int(start * scale), -int(-(start + n) * scale // 1)) for n, start in places)
@@ -147,7 +147,7 @@ class Model:
             name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"{kind}{end}"
             dtype, n_channels = self.inputs[kind]
             if kind == "source" and self.settings["data"].get("label_colors") and not isinstance(image, np.ndarray):
-                raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. test.py takes files.")
+                raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. For files, use test.py.")
             values = "ids" if n_channels == 1 else BYTES
             values = (FLOATS if kind == "features" else VALUES) if dtype == "float32" else values
             source_range = self.settings["data"].get("source_range") or [0, 255]
@@ -185,7 +185,7 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
         content: Any = np.fromfile(file, np.uint8)  # files of earlier versions have no digest
         mark, digest = np.split(content[(end := max(len(content) - len(_DIGEST) - 64, 0)) :], [len(_DIGEST)])
         if mark.tobytes() == _DIGEST and digest.tobytes() != hashlib.sha256(content[:end]).hexdigest().encode():
-            raise ModelError(f"{file}: has changed since its export. Copy or export it again, or remove its sha256.")
+            raise ModelError(f"{file}: has changed since export. Copy or export it again, or remove its entry sha256.")
         return _load_onnx(file, device)
     except ModelError:
         raise
@@ -200,7 +200,7 @@ def _load_onnx(file: Path, device: Device) -> Model:
 
     names = ["CPUExecutionProvider"] if device == "cpu" else ["CUDAExecutionProvider", "CPUExecutionProvider"]
     session = ort.InferenceSession(file, providers=[name for name in names if name in ort.get_available_providers()])
-    place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # it falls back to the CPU
+    place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # onnxruntime can choose the CPU
     if device == "cuda" and place == "cpu":
         raise ModelError("device: onnxruntime cannot use a GPU. Install onnxruntime-gpu, or choose cpu.")
     facts = session.get_modelmeta().custom_metadata_map
@@ -224,7 +224,7 @@ def _load_onnx(file: Path, device: Device) -> Model:
 
 
 def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
-    """Pad (H, W, C) pixels to (C, height, width) by repeated reflection at the borders, half on each side."""
+    """Pad (H, W, C) pixels to (C, height, width) by repeated reflection, with equal margins on opposite sides."""
     ends = [(n - 1, np.arange(m) - (m - n) // 2 // unit * unit) for n, m in zip(pixels.shape, sides, strict=False)]
     positions = (end - abs(end - places % max(2 * end, 1)) for end, places in ends)
     return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
@@ -243,9 +243,9 @@ def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: 
         is_fit = bool(abs(pixels).max() <= 1 if values == FLOATS else np.isfinite(pixels).all())
     if not is_fit:
         wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
-        raise ImageError(f"{name}: holds {pixels.shape} {pixels.dtype}, expected array {wanted}.")
+        raise ImageError(f"{name}: is an array {pixels.shape} {pixels.dtype}, expected {wanted}.")
     if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
-        raise ImageError(f"{name}: holds 8 bits, but training values go up to {highest:.9g}. Give such values.")
+        raise ImageError(f"{name}: holds 8 bits, but training values go up to {highest:.9g}. Use the same unit.")
     return pixels
 
 
@@ -297,7 +297,7 @@ def _check_picture(image: Image.Image, holds: str) -> None:
         _check_tiff(tags, _PILLOWS_TIFF | ({339: (0, 1, 2)} if image.mode == "I" and tags.prefix == b"II" else {}))
     if holds == "ids":  # Pillow must not convert ids
         if image.mode not in ("1", "L", "P", "I", "I;16", "I;16L", "I;16B"):
-            raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save grey or palette PNG")
+            raise ImageError(f"holds {image.mode} pixels, expected an id per pixel. Save it as a grey or palette PNG")
         if image.format in ("JPEG", "MPO") or image.info.get("compression") == "jpeg":  # JPEG in a TIFF
             raise ImageError("JPEG changes ids when it compresses. Save the map as PNG")
         if last not in (255, 65535) if "ppm" in decoder else f"{raw}".startswith(("L;2", "L;4", "L;I")):
@@ -352,7 +352,7 @@ def _translate(model: Model, files: Mapping[str, Path], output: Path) -> None:
     if kind == "PNG" and isinstance(translated, np.ndarray) and len(translated) == 1 and translated.dtype.kind == "u":
         translated = Image.fromarray(translated[0])
     if kind != "NPY" and not isinstance(translated, Image.Image):
-        raise ImageError(f"{output}: cannot hold {len(translated)} x {translated.dtype}. Choose one that ends in .npy.")
+        raise ImageError(f"{output}: cannot hold {len(translated)} {translated.dtype} channels. End OUT in .npy.")
     output.parent.mkdir(parents=True, exist_ok=True)
     unfinished = output.parent / f".{output.name}.writing"
     try:
@@ -369,7 +369,7 @@ def main() -> None:
     parser.error = lambda message: parser.exit(2, f"error: {message}; see --help\n")  # type: ignore[method-assign]
     parser.add_argument("model", metavar="MODEL", help=".onnx file that tools.export wrote")
     parser.add_argument("source", metavar="IN", type=Path, help="image or label map, or a folder of them")
-    parser.add_argument("output", metavar="OUT", type=Path, help="file or folder of results; existing are replaced")
+    parser.add_argument("output", metavar="OUT", type=Path, help="result file or folder; existing files are replaced")
     for name in ("instances", "features", "source-images"):
         parser.add_argument(f"--{name}", metavar="PATH", type=Path, help="additional map, if the model takes it")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")

@@ -19,20 +19,20 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     """
     parser = ArgumentParser(description="Translate images, or a video, with a trained generator.")
     add = parser.add_argument
-    checkpoint_help = "run, checkpoint, .safetensors, or file or folder of an original, such as latest_net_G_A.pth"
+    checkpoint_help = "run, checkpoint, .safetensors file, or file of an original program, such as latest_net_G_A.pth"
     add_generator_options(parser, checkpoint_help)
     input_help = "folders or files of sources, or one video; default: the test split; "
     input_help += "for a run with several source folders, name one folder or one file for each, in the same order"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
     add("--instances", type=Path, metavar="DIR", help="folder of instance maps for --input")
-    add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to measure the results against")
+    add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compute metrics")
     nodata_help = "value of missing pixels in sources, such as -9999; default: the value that each TIFF names, and NaN"
     add("--nodata", type=float, metavar="VALUE", help=nodata_help)
     add("--features", choices=("sampled", "given"), help="instance features: from clusters, or from the samples")
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
     style_help = "image whose style to use, if the generator has styles; default: a random style for each image"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
-    add("--split", metavar="NAME", help="split of the data set, without --input; default: the test split")
+    add("--split", metavar="NAME", help="split of the data set, if there is no --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
     add("--output", type=Path, metavar="PATH", help=output_help)
     existing_help = "refuse: replace only results of test.py; replace: also other files; keep: only add missing images"

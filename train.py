@@ -23,7 +23,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--accept-changed-data", action="store_true", help=changed_help)
     parser.add_argument("--print-config", action="store_true", help="print the resolved configuration and stop")
     parser.add_argument("--dry-run", action="store_true", help="build everything, check the data, print the plan")
-    smoke_help = "run two steps, a validation, a checkpoint and a resumed step in a temporary folder"
+    smoke_help = "train two steps, validate, save a checkpoint and resume for one step, in a temporary folder"
     parser.add_argument("--smoke", action="store_true", help=smoke_help)
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings that override the file")
     arguments = parser.parse_intermixed_args(argv)

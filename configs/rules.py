@@ -37,9 +37,9 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
         yield getattr(data, f"{side}_range") is None, f"data.{side}_range", f"null {chosen}"
     if "pair" in layout.file_maps:
         for key, usual in (("n_classes", 0), ("label_colors", {}), ("instance_edges", False)):
-            yield getattr(data, key) == usual, f"data.{key}", f"{shortened(usual)} {chosen}: it holds RGB images"
+            yield getattr(data, key) == usual, f"data.{key}", f"{shortened(usual)} {chosen}, which holds RGB images"
     if layout.drawn or "pair" in layout.file_maps:
-        expected = f"1 {chosen}, whose images have one size; use data.layout=paired_folders"
+        expected = f"1 {chosen}, whose pairs have one size. For other scales, use data.layout=paired_folders"
         yield config.generator.scale == 1, "generator.scale", expected
     is_possible = data.direction == "AtoB" or not data.has_labels or layout.drawn or not layout.pairs
     yield is_possible, "data.direction", "AtoB if data.n_classes or data.label_colors is set"
@@ -107,21 +107,21 @@ def _rules_without_pairs(config: Config, chosen: str) -> Iterator[Rule]:
     reason = reason or ("or cycle.identity=0" if len(method.translators) > 1 and config.cycle.identity else "")
     if loss.outside_mask:
         are_ids = loss.class_weights and all(name.isdecimal() for name in loss.class_weights)
-        expected = "the ids of the classes that loss.outside_mask lets change, such as {11: 0, 12: 0}"
+        expected = "the ids of classes that may change, such as {11: 0, 12: 0} (loss.outside_mask)"
         yield are_ids, "loss.class_weights", expected
         layouts = [name for name, layout in LAYOUTS.items() if "labels" in layout.file_maps]
         yield data.layout in layouts, "data.layout", f"one of {', '.join(layouts)} with loss.outside_mask"
         reason = reason or "or loss.outside_mask=0"
     else:
-        yield not loss.class_weights, "loss.class_weights", "{} without loss.outside_mask: there is no target"
-    expected = f"{data.source_channels}, as data.source_channels, {reason}"
+        yield not loss.class_weights, "loss.class_weights", "{} without loss.outside_mask, because there is no target"
+    expected = f"{data.source_channels}, the value of data.source_channels, {reason}"
     yield not reason or data.target_channels == data.source_channels, "data.target_channels", expected
 
 
 def _loss_rules(config: Config) -> Iterator[Rule]:
     loss, method, channels = config.loss, config.method.declaration, config.data.target_channels
     chosen = f"(method.name={config.method.name})"
-    defaults, remedy = type(loss)(), "0, or loss.l1: pairs have targets" if method.pairs else "0: there is no target"
+    defaults, remedy = type(loss)(), "0; use loss.l1 for pairs" if method.pairs else "0, because there is no target"
     for name, weight in loss.weights.items():
         is_usable = name in loss.weights_for(method.data, has_style=True) or weight in (0, getattr(defaults, name))
         yield is_usable, f"loss.{name}", f"{remedy} {chosen}"
@@ -131,17 +131,17 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
     penalties = {name: PENALTIES[name] for name in config.penalties}
     for name, term in terms.items():
         fits = term.channels is None or channels in term.channels
-        yield fits, f"loss.{name}", f"0 with data.target_channels={channels}: its network needs 1 or 3 channels"
+        yield fits, f"loss.{name}", f"0 with data.target_channels={channels}: the network of this loss needs 1 or 3"
     for name, penalty in penalties.items():
         yield method.pairs or not penalty.needs_pairs, f"loss.{name}", f"{remedy} {chosen}"
         is_exact = config.amp.opt_level in ("O0", "O1") or not penalty.needs_float32
         yield is_exact, "amp.opt_level", f"O0 or O1 with loss.{name}, whose gradients need float32"
     can_average = config.amp.opt_level != "O3" or config.train.ema_decay == 0
-    yield can_average, "train.ema_decay", "0 with amp.opt_level=O3: its weights are too coarse to average"
+    yield can_average, "train.ema_decay", "0 with amp.opt_level=O3, whose 16-bit weights are too coarse to average"
     if channels not in RGB_CHANNELS:
         chosen = f"with data.target_channels={channels}"
         yield not config.metrics.extra, "metrics.extra", f"[] {chosen}: metric networks need 1 or 3 channels"
-        expected = f"null {chosen}: label maps are drawn in colours"
+        expected = f"null {chosen}: only images of 1 or 3 channels have label colours"
         yield config.metrics.label_colors is None, "metrics.label_colors", expected
     discriminator = DISCRIMINATORS[config.discriminator.name]
     chosen = f"with discriminator.name={config.discriminator.name}"
@@ -163,20 +163,20 @@ def _feature_rules(config: Config) -> Iterator[Rule]:
     if config.features.n_channels:
         features, maps = config.features, LAYOUTS[config.data.layout].file_maps
         chosen = f"with data.layout={config.data.layout}"
-        yield "pair" not in maps, "features.n_channels", f"0 {chosen}, which has no instances and labels"
+        yield "pair" not in maps, "features.n_channels", f"0 {chosen}, which has no instance maps or label maps"
         yield features.origin == "encoded" or "features" in maps, "features.origin", f"encoded {chosen}"
         has_regions = config.data.has_labels or features.regions != "labels"
         yield has_regions, "features.regions", "instances if data.n_classes is 0"
         expected = "1 with features.n_channels, because features have the size of the target"
         yield config.generator.scale == 1, "generator.scale", expected
-        expected = "0 with features.n_channels: a generator has features or a style"
+        expected = "0 with features.n_channels, because a generator cannot have features and a style"
         yield config.style.channels == 0, "style.channels", expected
 
 
 def unused_settings(config: Config) -> list[str]:
     """Return `section.key=value` of every setting that has no effect and differs from its default.
 
-    Weights of losses that the method does not compute are also listed at their defaults, since recipes set them to 0.
+    Default weights above 0 are also listed if the method does not compute the loss, because recipes set them to 0.
     """
     changed, weights = changed_settings(config), config.loss.weights_of_images
     listed = {key: changed[key] for key in _unused(config) if key in changed}

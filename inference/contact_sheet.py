@@ -61,7 +61,7 @@ def contact_sheet(samples: Mapping[str, Mapping[str, Tensor]], n_images: int) ->
 
 
 def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int, color: str = "black") -> None:
-    """Write one line of text. If it is wider than `width` pixels, write only its end, because names differ there."""
+    """Write one line of text. Cut its beginning if it is wider than `width` pixels, because names differ at the end."""
     shown = line = _drawable(text[-SHEET_WIDTH:])  # every letter is at least one pixel wide
     while len(line) > 1 and draw.textlength(shown) > width:
         line = line[1:]
@@ -70,6 +70,6 @@ def _write(draw: ImageDraw.ImageDraw, left: int, top: int, text: str, width: int
 
 
 def _drawable(text: str) -> str:
-    """Return the text in ASCII, because Pillow's font has no other letters. Remove accents, replace others by "?"."""
+    """Return the text in ASCII for Pillow's font: without accents, and with "?" for all other characters."""
     letters = (c for c in unicodedata.normalize("NFKD", printable(text)) if not unicodedata.combining(c))
     return "".join(letters).encode("ascii", "replace").decode()

@@ -39,7 +39,7 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
         layout = open_split(config, split, needs_targets=False, allows_missing=True)
     if loaded.clusters is None and conditioning.features == "encoded":
         if not isinstance(loaded.generator, FeatureConditionedGenerator):
-            raise DataError("--features given: this file has no encoder. Omit the option, or add --feature-maps DIR.")
+            raise DataError(f"--features given: {loaded.file} has no encoder. Omit it or add --feature-maps DIR.")
         if not has_targets(layout):
             raise DataError(
                 f"{loaded.file}: needs targets to compute instance features, but the input has none. Create clusters "
@@ -63,7 +63,7 @@ def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
 
 
 def _named_input(request: Request, loaded: LoadedGenerator) -> Layout:
-    """Return the samples of --input. If --input is one folder, other maps can have names with another ending."""
+    """Return the samples of --input. Names in different folders can end differently only if --input is a folder."""
     facts, conditioning = loaded.data_facts, loaded.conditioning
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
@@ -105,7 +105,7 @@ def has_targets(layout: Layout) -> bool:
 class ListedImages(PairedFolders):
     """Samples from a list of files and folders. A sample is named by its path below the common parent folder.
 
-    partners: Folder by type of map other than the source, or None. Files are named like sources, with any suffix.
+    partners: Folders of further maps by type, or None for no such maps. Files are named like sources, with any suffix.
     further_files: Images whose channels are appended to the source. `paths` must then be a single file.
     reader: Reader of the maps.
 
@@ -129,7 +129,7 @@ class ListedImages(PairedFolders):
         maps |= {kind: find_images(folder, problems) for kind, folder in partners.items() if folder}
         self.names = sorted(maps["source"])
         self.folders = [local_folder(path) for path in (*paths, *partners.values()) if path and path.is_dir()]
-        if not problems:  # other problems can cause missing maps, so report the cause first
+        if not problems:  # other problems can be the reason why maps are missing: report them first
             problems += [
                 f"{maps['source'][name]}: has no partner {name} in {partners[kind]}"
                 for name in self.names
@@ -142,7 +142,7 @@ class ListedImages(PairedFolders):
 
 
 def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Blob]:
-    """Return the image files by sample name. Add messages to `problems`."""
+    """Return the image files by sample name. Append messages about missing or ambiguous files to `problems`."""
     files: list[Path] = []
     for path in dict.fromkeys(paths):
         if path.is_dir():

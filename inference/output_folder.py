@@ -42,15 +42,15 @@ KINDS = ("source", "translated", "target", "difference")
 SOURCES = f"{GALLERY}/{KINDS[0]}"
 RECORD = f"{GALLERY}/origin.json"
 _REPORTS = (f"{SHEET}.png", INDEX, METRICS)
-_MIXED = "mixed"  # whether the folder also holds images from runs with other settings
+_MIXED = "mixed"  # key of the record: whether the folder also holds images from runs with other settings
 
-_NOT_COMPARED = ("step", "checkpoint", "folders")  # these facts change when files move, or depend on other facts
+_NOT_COMPARED = ("step", "checkpoint", "folders")  # paths change when files move; the checksum covers the step
 _OPTIONS_NOT_RECORDED = (
     *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "feature_maps"),  # recorded under other names, as is the line above
+    *("input", "split", "instances", "targets", "feature_maps"),  # lines 2 and 3 are recorded under other names
 )
-_SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations, except for:
+_SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
 _SETTINGS_WITHOUT_EFFECT = (
     *("data.root", "data.workers", "data.timeout_s", "data.cache"),
     *("data.flip", "data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic", "data.on_bad_sample"),
@@ -96,7 +96,7 @@ class ImageStore:
                     write_tiff(unfinished, image, source, self.scale, no_data.value if no_data else None)
 
     def read(self, path: Path) -> Tensor:
-        """Read a translated image with 0 for NaN. Raise DataError if the file is damaged or has another format."""
+        """Read a translated image. Replace NaN by 0. Raise DataError if the file is damaged or has another format."""
         if self.form is None:
             return read_rgb(path)
         image = read_stored(path, replace(self.form, allows_missing=True))
@@ -114,7 +114,7 @@ def image_store(facts: DataFacts) -> ImageStore:
 
 
 def default_output(loaded: LoadedGenerator, request: Request) -> Path:
-    """Return results/RUN/NAME_stepSTEP. NAME is the name of --input, or of the split without --input.
+    """Return results/RUN/NAME_stepSTEP. NAME is the name of --input. Without --input, it is the split.
 
     If the run has generators for two directions, append the direction to NAME.
     """
@@ -207,7 +207,7 @@ class OutputFolder:
     def _refuse_foreign(self) -> None:
         """Raise DataError if results would overwrite an image or a report that test.py did not write.
 
-        test.py writes the source to the gallery before each image. Images without this source are from elsewhere.
+        test.py writes the source to the gallery before each image. An image without this source is not from test.py.
         """
         written = {name: (self.path / gallery_image(KINDS[0], name)).exists() for name in self.layout.names}
         foreign = [self.image(name) for name, is_own in written.items() if not is_own and self.image(name).exists()]
@@ -219,10 +219,10 @@ class OutputFolder:
             raise DataError(f"--output: results would overwrite {files}, which test.py did not write. {remedy}")
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
-        """Record the settings of this run, and delete older translations of its samples with other settings.
+        """Record the settings of this run. Delete older translations of its samples that used other settings.
 
-        Otherwise, after an interruption of this run, `--existing keep` would treat older images as its results.
-        Raise DataError instead if `existing` is "keep", or if it is "refuse" and the direction differs.
+        Without this deletion, if the run is interrupted, `--existing keep` would keep the older images.
+        If `existing` is "keep", or "refuse" and the direction differs, raise DataError instead of deleting.
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}
         record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # JSON types, to compare with `recorded`
@@ -303,7 +303,7 @@ def origin(
 def settings_of(config: Config) -> dict[str, object]:
     """Return the settings that change translations and differ from their defaults, by `section.key`.
 
-    A mapping is represented by the SHA-256 of its JSON, because its order matters.
+    A mapping is recorded as the SHA-256 of its JSON, because the order of its keys matters.
     """
     return {
         key: hashlib.sha256(json.dumps(value).encode()).hexdigest() if isinstance(value, dict) else value

@@ -70,7 +70,7 @@ class SetMeasures:
                 self._found["real", number] = self.evaluator.features(image, number)
 
     def gather(self, world: World) -> dict[str, Any] | None:
-        """Return metrics ("whole"), numbers of images and `References` over all processes, or None without images."""
+        """Return metrics ("whole"), image counts and `References` of all processes, or None if images are missing."""
         found = {key: features for part in world.gather(self._found) for key, features in part.items()}
         in_order = [(key[0], found[key]) for key in sorted(found)]
         sources, fakes, reals = ([x for key, x in in_order if key == kind] for kind in ("source", "fake", "real"))
@@ -81,7 +81,7 @@ class SetMeasures:
 
 
 def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
-    """Return the target images of a split, read as sources. Return None for paired data or without such images."""
+    """Return the target images of a split, read as sources. Return None for paired data, or if none exist."""
     config, data = loaded.config, loaded.config.data.reversed
     other = replace(config, data=replace(data, source_folder=loaded.stack or data.source_folder))
     has_reals = bool(config.method.declaration.metrics) and has_split(other, split)
@@ -134,7 +134,7 @@ class Results:
         self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
-        """Add the target of a sample to the baseline of constant colours. The order of samples affects rounding."""
+        """Add the target of a sample to the baseline of constant colours. The order of calls affects rounding."""
         if sample.target is None:
             return
         levels, weights = self.evaluator.levels(sample.target), self.predictor.weights(sample)
@@ -207,7 +207,7 @@ class Results:
         counts = sum((of_process for *_, of_process in gathered), Counter[str]())
         if n_skipped := len(self._indices) - len(records):
             of_all = counted(len(self._indices), "image")
-            logger.warning("skipped      %d of %s, which cannot be used", n_skipped, of_all)
+            logger.warning("skipped      %d of %s; the errors below name them", n_skipped, of_all)
         if n_filled := counts["no_data"]:
             logger.info("no data      %s with missing pixels, filled for the network", counted(n_filled, "source"))
         if counts["kept"]:
@@ -251,8 +251,8 @@ def report_metrics(
 ) -> None:
     """Print the metrics over all images. Write metrics.json, with `about` and the metrics of each image.
 
-    floor: L1 of the best constant colours: "l1" and, if pixels have weights, "l1_weighted". If both exist,
-        "l1_weighted" is printed, because the generator does not learn pixels of weight 0.
+    floor: L1 of the best constant colours, "l1", and its weighted L1, "l1_weighted", if pixels have weights. If both
+        exist, "l1_weighted" is printed, because the generator does not learn pixels of weight 0.
     """
     below = {name: 1 - summary.mean[name] / l1 if l1 > 0 else 0.0 for name, l1 in floor.items() if name in summary.mean}
     report = {
@@ -268,7 +268,7 @@ def report_metrics(
     classes = [f"             {line}" for line in class_table(summary.classes)]
     name = list(below)[-1]
     found = f"{abs(below[name]):.1%} {'below' if below[name] >= 0 else 'above'}"
-    baseline = f"baseline     {TITLES[name]} {floor[name]:.4f} of the best constant colour; the generator is {found}"
+    baseline = f"baseline     the best constant colour has {TITLES[name]} {floor[name]:.4f}; the generator is {found}"
     _write_report(report, [f"metrics      {summary}", *classes, baseline], output)
 
 

@@ -22,7 +22,7 @@ from utils.device import Precision
 from utils.mapped_memory import mapped_tensor
 from utils.pictures import colorize, picture, scaled_picture
 
-_COPIES = 1.3  # factor for copies of inputs in CPU convolutions; 1.2 to 1.6 on four generators
+_COPIES = 1.3  # memory factor, because CPU convolutions copy inputs; measured 1.2 to 1.6 on four generators
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Predictor:
     colors: (K, 3) uint8 colours of the classes. Unused if sources are RGB images.
     clusters: Clusters to sample instance features from. None: samples provide the features.
     seed: Seed of features, noise channels, style and dropout. It is combined with the name of the image.
-    toward: Second seed and interpolation factor of noise channels and style, 0 (`seed`) to 1 (second seed).
+    toward: (seed, factor). A factor from 0 to 1 interpolates noise and styles between `seed` and this second seed.
     style: Style of all translations, (1, style_channels). None: sample a style for each image with `seed`.
     noise: Whether to use dropout and the image's own batch statistics in the translation, as pix2pix does.
     tiles: Network that computes large images in tiles. None: translate every image in one piece.
@@ -75,7 +75,7 @@ class Predictor:
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """Return (N, 3, H, W) uint8 images or values in the targets' range on the CPU. N is 1 with noise or tiles."""
+        """Return (N, 3, H, W) uint8 images or values in the targets' range, on the CPU. Noise and tiles need N = 1."""
         if tiles := self.tiles_for(*batch.source.shape[-2:]):
             return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):
@@ -136,7 +136,7 @@ class Predictor:
     def _drawn_features(self, batch: Batch, clusters: FeatureClusters) -> Tensor:
         """Return (N, C, H, W) float32 features, sampled for each instance from the clusters of its class.
 
-        Without classes, all instances share one set of clusters. Random choices depend only on `seed` and the name.
+        Without classes, all instances share one set of clusters. Random choices depend on `seed` and the image's name.
         """
         features = []
         for name, source, region in zip(batch.names, batch.source, self.conditioning.region_map(batch), strict=True):

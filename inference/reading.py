@@ -26,15 +26,15 @@ from utils.mapped_memory import strips
 from utils.pictures import means_of_squares
 from utils.text import counted, exact
 
-_MOST_PADDED = 2**20  # pixels; padding is always allowed up to this size. Settings could ask for 65536x65536
-_MOST_TIMES = 64  # largest ratio of padded pixels to original pixels above _MOST_PADDED
+_MOST_PADDED = 2**20  # pixels; any image can be padded to this size
+_MOST_TIMES = 64  # largest ratio of padded to original pixels above this size; settings can ask for 65536x65536
 _REDUCED = 2**21  # pixels; a reduced image has at most four times as many
 _MUCH_OUTSIDE = 0.5  # largest share of an image's values outside the training range
-_NARROW = 0.01  # smallest difference of an image's values, as a share of the training range
+_NARROW = 0.01  # smallest span of an image's values, as a share of the training range
 _HIGHEST = 99.9  # percentile that counts as the maximum
-_TIMES = 6.0  # largest ratio of two maxima in the same unit; other units differ by at least 10
+_TIMES = 6.0  # largest ratio of two maxima in the same unit; other units differ by a factor of 10 or more
 _MAX_PIXELS = 2**16  # number of pixels to compute the percentile from
-_RESULTS = {torch.float32: float("nan"), torch.int16: -32768.0}  # values of pixels without data; 0 for other types
+_RESULTS = {torch.float32: float("nan"), torch.int16: -32768.0}  # value of pixels without data; other dtypes: 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class NoDataRule:
     """Finds and fills pixels without data in sources.
 
     value: Value of --nodata. None: the value that each TIFF names. NaN and infinity always mean no data.
-    images: Map of a sample with images, "source" or "source_images". None if sources are only label maps.
+    images: Name of the map that holds images, "source" or "source_images". None if sources are only label maps.
     source_range: Value range of the sources, or None for 8-bit RGB.
     result_dtype: Dtype of the translations.
     """
@@ -92,7 +92,7 @@ class NoDataRule:
     def fill(self, sample: Sample, files: Mapping[str, File]) -> tuple[Sample, NoData | None]:
         """Fill the pixels without data. Return the new sample and `NoData` for its translation.
 
-        `NoData` is None if all pixels have data and the source names no value for missing data.
+        `NoData` is None if all pixels have data, and neither --nodata nor the source sets a value for missing data.
 
         files: Files of the sample by type of map.
         """
@@ -119,7 +119,7 @@ class NoDataRule:
         return replace(sample, **maps), NoData(self._result_value(value), torch.from_numpy(mask))
 
     def _result_value(self, value: float | None) -> float:
-        """Return the value for missing data in translations: `value` if `result_dtype` can hold it, or a default."""
+        """Return the value for missing data in translations: `value`, or a default if `result_dtype` cannot hold it."""
         if value is not None:
             dtype = self.result_dtype
             bounds = None if dtype.is_floating_point else torch.iinfo(dtype)
@@ -132,7 +132,7 @@ class NoDataRule:
 class PaddedSample:
     """A sample and its padded copy for the network.
 
-    window: Window in the translation of the padded copy that holds the translation of the sample.
+    window: Part of the padded copy's translation that belongs to the sample.
     no_data: Pixels of the translation without data, or None.
     """
 
@@ -170,8 +170,8 @@ def read_padded(
 
 
 def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, source_is_ids: bool) -> PaddedSample:
-    """Return a padded sample, resized by `preprocessing` unless `keeps_size` is set. Raise as `padded`."""
-    # map non-contiguous large images to files, because the next steps would copy them into memory
+    """Return a padded sample, resized by `preprocessing` unless `keeps_size` is set. Raise the errors of `padded`."""
+    # copy large non-contiguous images to memory-mapped files, because the next steps would copy them into memory
     sample = sample.mapped(lambda x: x if x.is_contiguous() else torch.from_numpy(large_copy(x.numpy())))
     height, width = sample.source.shape[-2:]
     own_size = Placement(height, width, 0, 0, height, width, flip=False, target_scale=preprocessing.target_scale)
@@ -182,8 +182,8 @@ def fitted(sample: Sample, preprocessing: Preprocessing, *, keeps_size: bool, so
 def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
     """Pad a sample to sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
-    Reflect all maps at their borders, repeatedly for small samples. Repeat a side of 1 pixel. Round the window up. If
-    source and target differ in size, omit target and weights, because their sizes can differ within a batch.
+    Reflect all maps at their borders, repeatedly for small samples. If a side has 1 pixel, repeat this pixel. If source
+    and target differ in size, omit target and weights, because their sizes can differ within a batch.
 
     Raises:
         DataError: The sample is far smaller than the smallest input of the network.
@@ -228,7 +228,7 @@ class SourceValues:
     Such values are mostly outside the training range, nearly constant, or have a very different maximum.
 
     trained: Value range in training, or None if sources are 8-bit RGB images or label maps.
-    images: Map of a sample with the images, "source" or "source_images".
+    images: Name of the map that holds the images, "source" or "source_images".
     """
 
     trained: ValueRange | None
@@ -253,7 +253,7 @@ class SourceValues:
             self._odd[sample.name] = (exact(low.numpy()), exact(high.numpy()))
 
     def warn(self, world: World) -> None:
-        """Log one warning about all sources, from all processes, that do not fit."""
+        """Log one warning about the sources of all processes whose values do not fit."""
         gathered = world.gather((self._odd, self._n_samples))
         odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
         if self.trained is None or not odd or not world.is_main:
@@ -261,14 +261,14 @@ class SourceValues:
         name, n_samples = min(odd), sum(number for _, number in gathered)
         trained = f"{exact(min(self.trained.low))} to {exact(max(self.trained.high))}"
         text = (
-            "%d of %d sources do not fit the training values, %s. For example, %s has %s to %s. Store them in the "
-            "same unit, or set data.source_range=[LOW,HIGH]"
+            "%d of %d sources do not fit the training range, %s. For example, %s has values from %s to %s. Store all "
+            "sources in the unit of training, or set data.source_range=[LOW,HIGH]"
         )
         logger.warning(text, len(odd), n_samples, trained, name, *odd[name])
 
 
 def report_parts(layout: Layout) -> None:
-    """Log which page or pyramid level is read from TIFF sources that have several."""
+    """Log which page or pyramid level is read if TIFF sources have several pages or levels."""
     pages, levels = dict[str, str](), dict[str, str]()
     sources = (file for index in range(len(layout)) for file in list(layout.provenance(index).files.values())[:1])
     for file in (file for file in sources if file.suffix.lower() in TIFF_SUFFIXES):
@@ -278,7 +278,7 @@ def report_parts(layout: Layout) -> None:
         elif n_images > 1:
             pages[str(file)] = part
     if pages:
-        text = "%s with several images or bands: only one is translated, for example %s of %s. Save it as RGB"
+        text = "%s with several images or bands: only one is translated, for example %s of %s. Save bands as RGB"
         logger.warning(text, counted(len(pages), "file"), next(iter(pages.values())), next(iter(pages)))
     if levels:
         text = "pyramids     %s, only the full resolution is translated, for example %s of %s"

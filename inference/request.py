@@ -54,10 +54,9 @@ class Request:
         return self.size == "own"
 
     def with_size(self, preprocess: str) -> Self:
-        """Return the request. If --size is not set, set its default.
+        """Return a copy of the request in which --size is set.
 
-        The default is "own" for images of --input, unless an override sets a size. The default is always "own" for a
-        generator that was trained on crops without resizing.
+        The default is "own" if `preprocess` is "crop", or if --input is set and no override sets a size.
 
         preprocess: Value of `data.preprocess` in training.
         """
@@ -82,19 +81,20 @@ def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed:
     seed_help = "seed of sampled features, noise and styles"
     add("--seed", type=whole_number(0, most_seed), default=0, metavar="N", help=seed_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
-    level_help = "O0: float32, default for originals' files; O1: autocast; O2: cast weights, default; O3: also norms"
+    level_help = "O0: float32 (default for original programs and images beyond 8 bits); O1: autocast; "
+    level_help += "O2: 16-bit weights (default otherwise); O3: also 16-bit norms"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="16-bit type of O1, O2 and O3")
     tile_help = "compute images larger than N pixels in tiles of N pixels, with the same result"
     add("--tile", type=whole_number(1), metavar="N", help=tile_help)
-    window_help = "with instance norm, translate windows of N pixels, such as the training crop, and blend them"
+    window_help = "for instance norm: translate NxN windows, for example of the training crop's size, and blend them"
     add("--norm-window", type=whole_number(4), metavar="N", help=window_help)
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("overrides", nargs="*", metavar="section.key=value", help="settings that override the checkpoint")
 
 
 def contradictions(*, tile: int | None, norm_window: int | None, noise: bool) -> dict[str, object]:
-    """Return messages about options that exclude each other, each with a value that is truthy if it applies."""
+    """Return error messages about options that exclude each other. A truthy value means that the error is present."""
     return {
         "--tile and --noise exclude each other: leave one of them out": tile and noise,
         "--norm-window and --tile exclude each other: leave one of them out": norm_window and tile,

@@ -1,4 +1,4 @@
-"""Cut a convolutional network at its normalization layers (norms) into segments, to compute each tile by tile."""
+"""Cut a convolutional network into segments that can be computed in tiles. Cuts are at normalization layers (norms)."""
 
 from dataclasses import dataclass
 from fractions import Fraction
@@ -59,10 +59,10 @@ class Segment:
     """The layers from one norm up to the next. They can be computed when the statistics of the first norm are known.
 
     network: Network that maps the tensors of `reads` to the tensors of `writes`, each (1, C, h, w).
-    reads, writes: Stride of each input and output tensor by name. The unit of strides and of `reach` is a pixel of
-        the image or of the network's output, whichever is larger. The image itself is named IMAGE.
-    norms: Norms of the next segments by the name of the tensor in `writes` that they normalize.
-    reach: Largest distance between an input pixel and an output pixel that depends on it. A multiple of all strides.
+    reads, writes: Stride of each input and output tensor by name. IMAGE is the name of the image. Strides and `reach`
+        are in pixels of the image, or in pixels of the network's output if the output is larger.
+    norms: Norms of later segments that normalize a tensor of `writes`, by name of the tensor.
+    reach: Largest distance between an output pixel and the input pixels that affect it, a multiple of all strides.
     """
 
     network: nn.Module
@@ -82,7 +82,7 @@ def cut_at_norms(network: nn.Module, *, image_stride: int = 1, is_windowed: bool
     Raises:
         NotInTilesError: A layer needs, or may need, more of the image than a tile.
     """
-    # batch norms need no statistics of the image, but cuts there reduce the reach
+    # batch norms need no statistics of the image, but more cuts reduce the reach of each segment
     cut_at = () if is_windowed else (WholeImageNorm, nn.BatchNorm2d)
     traced = _Traced(network, cut_at, image_stride, is_windowed=is_windowed)
     return [traced.cut(number) for number in range(max(traced.segments.values()) + 1)]
@@ -96,7 +96,7 @@ class _Tracer(fx.Tracer):
 
 
 class _Traced:
-    """A network as a graph of layers. segments, strides: Number of the segment, and stride, of each node."""
+    """A network as a graph of layers. segments: Segment number of each node. strides: Stride of each node."""
 
     def __init__(
         self, network: nn.Module, cut_at: tuple[type[nn.Module], ...], image_stride: int, *, is_windowed: bool
@@ -172,10 +172,10 @@ class _Traced:
         return [node for node in self.graph.nodes if node in chosen]
 
     def _find_segments(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
-        """Return the number of each node's segment, the earliest segment that can compute the node.
+        """Return the segment number of each node. A node belongs to the earliest segment that can compute it.
 
-        If only later segments use a node of the first segment, move the node there. This saves a temporary file.
-        Examples are scales and shifts of SPADE layers, which depend only on the image.
+        If only later segments use a node of the first segment, move the node to the first of these. This saves a
+        temporary file, for example for scales and shifts of SPADE layers, which depend only on the image.
         """
         segments: dict[fx.Node, int] = {}
         cuts = {node: int(isinstance(self.layer(node), cut_at)) for node in self.graph.nodes}

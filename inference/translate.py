@@ -77,7 +77,7 @@ def translate_all(
     world: Processes that share the samples. Each of n processes translates every n-th sample.
 
     Raises:
-        DataError: Samples cannot be read. All other samples are translated. Or --existing keep is refused.
+        DataError: --existing keep is refused, or some samples cannot be read. All other samples are translated first.
     """
     split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout
@@ -116,12 +116,12 @@ def translate_all(
 
 @dataclass(frozen=True)
 class SampleTranslator:
-    """Translates the samples of the folder of `results`.
+    """Translates samples and writes the translations to `results`.
 
     values: Check of the sources' values.
     keeps_sizes: Whether images are translated at their own size.
-    problems: Problems of skipped samples.
-    warned: Name of the image that was in the warning about large images, if any.
+    problems: Error messages about skipped samples.
+    warned: Name of the image in the warning about large images. Empty before this warning.
     """
 
     results: Results
@@ -209,7 +209,7 @@ class SampleTranslator:
 
 
 def bytes_of_device(device: torch.device) -> int:
-    """Return the total memory of a GPU, or for the CPU, of the machine or container, in bytes."""
+    """Return the total memory of the GPU in bytes. For the CPU, return the memory of the machine or container."""
     return torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else memory_bytes()
 
 

@@ -50,7 +50,7 @@ def test_bytes_of_four_channels_and_images_next_to_label_maps(tmp_path: Path) ->
     model = returning("source", tmp_path / "bytes", {"source": "uint8x4"}, "uint8", *DATA, *BYTES)
     for given in (pixels, pixels.transpose(2, 0, 1)):
         assert np.array_equal(model(given), pixels.transpose(2, 0, 1))
-    with pytest.raises(pairgan.ImageError, match=r"uint16, expected array \(H, W, 4\) uint8"):
+    with pytest.raises(pairgan.ImageError, match=r"uint16, expected \(H, W, 4\) uint8"):
         model(pixels.astype(np.uint16))
     types = {"source": "uint8x1", "source_images": "floatx2"}
     stack = returning("source_images", tmp_path, types, "float", *DATA, *STACK)
@@ -66,7 +66,7 @@ def save_deep_colours(path: Path) -> None:
     ("given", "problem"),
     [
         (np.zeros((8, 8), np.uint8), r"source: holds 8 bits, .* 50000\."),
-        (np.full((8, 8), np.nan, np.float32), r"expected array \(H, W, 1\) finite values"),
+        (np.full((8, 8), np.nan, np.float32), r"expected \(H, W, 1\) finite values"),
         (np.broadcast_to(np.uint16(1), (10_000, 10_000)), r"\(H, W, 1\) finite values of 1 to 89478485 pixels"),
         (np.zeros((0, 8), np.uint16), r"\(0, 8, 1\) uint16, expected"),
         (Image.new("P", (8, 8)), "source: holds P pixels, which Pillow converts"),

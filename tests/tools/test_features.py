@@ -125,7 +125,7 @@ def test_the_originals_files_cluster_and_translate_as_the_run_they_come_from(
 
     given += ["--clusters", str(tmp_path / "ours.pt")]
     assert_equal(translated(folder_run, tmp_path / "ours", *given), translated(generator, tmp_path / "theirs", *given))
-    with pytest.raises(DataError, match="this file has no encoder"):
+    with pytest.raises(DataError, match=r"--features given: .* has no encoder"):
         translated(generator, tmp_path / "given", "--features", "given", *given)
 
 
