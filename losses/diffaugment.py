@@ -1,8 +1,9 @@
 """DiffAugment: the discriminator sees augmented images in the updates of both networks (Zhao et al. 2020, figure 4).
 
-With paired data, `translation` moves the source together with the image. `color` and `cutout` change only the image.
-The real and the translated image of a sample get the same augmentation. Otherwise the augmentation could distinguish
-them, and feature matching would compare different positions. Values are not clipped, and gradients reach the images.
+With paired data, `translation` shifts the source together with the image. `color` and `cutout` change only the image.
+The real and the translated image of a sample get the same augmentation. Otherwise the discriminator could
+distinguish them by their augmentation, and feature matching would compare different positions. Values are not clipped.
+Gradients reach the images.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,9 +24,9 @@ Operation = Callable[[Tensor], Tensor]
 def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor) -> Tensor:
     """Change brightness, then saturation, then contrast of (N, C, H, W) images.
 
-    brightness, saturation, contrast: Numbers u in [0, 1), (N,) each. 1/2 changes nothing. Brightness adds u - 1/2.
-        Saturation multiplies a pixel's difference from the mean of its channels by 2 u. Contrast multiplies its
-        difference from the mean of the image by u + 1/2.
+    brightness, saturation, contrast: Numbers u in [0, 1), (N,) each. u = 1/2 changes nothing. Brightness adds u - 1/2.
+        Saturation multiplies by 2 u the difference between a pixel and the mean of the pixel's channels. Contrast
+        multiplies by u + 1/2 the difference between a pixel and the mean of the image.
     """
     draws = (brightness, saturation, contrast)
     brightness, saturation, contrast = (draw.to(images.dtype).view(-1, 1, 1, 1) for draw in draws)
@@ -59,17 +60,17 @@ def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: in
 class Transform:
     """Operations by name, in the order of the policy, with fixed parameters for N samples.
 
-    Parameters are in pixels, also for images and sources with different sizes.
+    Source and image shift by the same number of pixels, even if their sizes differ.
     """
 
     operations: Mapping[str, Operation] = field(default_factory=dict)
 
     def of_source(self, source: Tensor) -> Tensor:
-        """Return the transformed condition of the samples, (N, C, H, W): labels, edges or an image."""
+        """Return the transformed sources of the samples, (N, C, H, W): labels, edges or images."""
         return self.operations["translation"](source) if "translation" in self.operations else source
 
     def of_image(self, images: Tensor) -> Tensor:
-        """Return transformed images of the samples, (N, C, H, W), real or translated, in at least float32."""
+        """Return the transformed real or translated images, (N, C, H, W), in at least float32."""
         if self.operations:
             images = at_least_float32(images)
         for operation in self.operations.values():
@@ -87,8 +88,9 @@ class DiffAugment:
     policy: Sequence[str] = ()
 
     def draw(self, images: Tensor, generator: torch.Generator | None = None) -> Transform:
-        """Return a transform with random parameters for each of (N, C, H, W) images, drawn on the images' device.
+        """Return a transform with random parameters for each image. They are drawn on the images' device.
 
+        images: (N, C, H, W).
         generator: Random generator. The default is torch's global generator, whose state checkpoints save.
         """
         return Transform({name: DRAWS[name](images, generator) for name in self.policy})
@@ -102,14 +104,14 @@ def _draw_color(images: Tensor, generator: torch.Generator | None) -> Operation:
 
 
 def _draw_translation(images: Tensor, generator: torch.Generator | None) -> Operation:
-    """Return translations by up to an eighth of height and width."""
+    """Return a random shift by up to an eighth of height and width."""
     reach = [(side + 4) // 8 for side in images.shape[-2:]]
     rows, columns = (_integers(-most, most, images, generator) for most in reach)
     return partial(translation, rows=rows, columns=columns)
 
 
 def _draw_cutout(images: Tensor, generator: torch.Generator | None) -> Operation:
-    """Return cutouts of boxes with half the height and width. Their centers can be anywhere in the image."""
+    """Return a cutout with a random center and half of the image's height and width."""
     sides = images.shape[-2:]
     height, width = sizes = [(side + 1) // 2 for side in sides]
     rows, columns = (
@@ -131,7 +133,7 @@ DRAWS: dict[str, Callable[[Tensor, torch.Generator | None], Operation]] = {
 
 
 class _Translation(torch.autograd.Function):
-    """Translation with derivatives of any order. The gradient is the opposite translation.
+    """Function `translation` with derivatives of any order. The gradient is shifted in the opposite direction.
 
     On a GPU, the gradient of plain indexing would add in an order that varies from run to run.
     """

@@ -13,8 +13,8 @@ from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
 from utils.signatures import argument_names
 
-# The keys are the values of the settings generator.name and discriminator.name. A constructor gets the settings of its
-# section and the numbers of channels, but only those that it has arguments for.
+# The keys are the values of the settings generator.name and discriminator.name. Each constructor gets the numbers of
+# channels and the settings of its section, except settings that it has no argument for.
 GENERATORS: dict[str, type[Generator]] = {
     "global": GlobalGenerator,
     "local": LocalEnhancer,
@@ -31,13 +31,13 @@ BUILT_IN = {"generator": frozenset(GENERATORS), "discriminator": frozenset(DISCR
 
 
 def register_generator(name: str, generator: type[Generator]) -> None:
-    """Register a generator class. Then `generator.name=NAME` chooses it, in training and in loaded checkpoints.
+    """Register a generator class for `generator.name=NAME`, in training and in loaded checkpoints.
 
-    The constructor gets the settings of section `generator` that it has arguments for. If `name` is already registered,
-    this class replaces the earlier class.
+    The constructor gets each setting of section `generator` that it has an argument for. If `name` is already
+    registered, `generator` replaces the earlier class.
 
     Raises:
-        ConfigError: `name` is not allowed, the class is no Generator, or it lacks an argument or a static method.
+        ConfigError: `name` is not allowed, or the class is no Generator or lacks an argument or a static method.
     """
     _register(name, generator, GENERATORS, Generator, ("in_channels", "out_channels"), "image_sides")
 
@@ -46,7 +46,7 @@ def register_discriminator(name: str, discriminator: type[Discriminator]) -> Non
     """Register a discriminator class for `discriminator.name=NAME`, as `register_generator` does for generators.
 
     Raises:
-        ConfigError: `name` is not allowed, the class is no Discriminator, or it lacks an argument or a method.
+        ConfigError: `name` is not allowed, or the class is no Discriminator or lacks an argument or a static method.
     """
     needed = ("source_channels", "image_channels")
     _register(name, discriminator, DISCRIMINATORS, Discriminator, needed, "least_side")
@@ -55,7 +55,7 @@ def register_discriminator(name: str, discriminator: type[Discriminator]) -> Non
 def _register(name: str, network: Any, registry: dict[str, Any], base: type, needed: Sequence[str], rule: str) -> None:
     kind = base.__name__.lower()
     if not name.isidentifier() or name in BUILT_IN[kind]:
-        raise ConfigError(f"{kind} {name!r}: not an identifier, or the name of a built-in network. Choose another.")
+        raise ConfigError(f"{kind} {name!r}: not an identifier, or a built-in network's name. Choose another name.")
     if not (isinstance(network, type) and issubclass(network, base)):
         raise ConfigError(
             f"{kind} {name!r}: {network!r} is not a class that derives from {base.__module__}.{base.__name__}."

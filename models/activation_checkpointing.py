@@ -37,7 +37,7 @@ class Recomputable(nn.Module):
 
 
 def draws(part: nn.Module) -> bool:
-    """Return whether a pass draws random numbers. Only then save the random state, which CUDA graphs forbid."""
+    """Return whether a pass draws random numbers. If not, its random state is not saved, as CUDA graphs require."""
     return any(isinstance(module, nn.Dropout) for module in part.modules())
 
 
@@ -52,7 +52,7 @@ def _recomputed_with_same_norms(
     first_vectors: list[dict[SpectralNorm, Vectors]] = []  # filled by the first pass
 
     def compute(*inputs: Tensor) -> Tensor:
-        """Compute the first pass, or repeat it for a backward pass."""
+        """Run the forward pass in the first call, and repeat it in later calls."""
         if first_vectors:
             with chosen_vectors(first_vectors[0]), untracked(batch):
                 return function(*inputs)
@@ -73,7 +73,7 @@ def enable_activation_checkpointing(network: nn.Module) -> None:
     generator = network.generator if isinstance(network, EncodedGenerator) else network
     if not any(isinstance(module, Recomputable) for module in generator.modules()):
         name = type(generator).__name__
-        raise ConfigError(f"train.activation_checkpointing: {name} has no parts to recompute. Set it to false.")
+        raise ConfigError(f"train.activation_checkpointing: {name} has no parts to recompute. Set the value to false.")
     for module in network.modules():
         if isinstance(module, Recomputable):
             module.recomputes = True

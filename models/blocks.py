@@ -28,7 +28,7 @@ class RecomputableSequential(Recomputable, nn.Sequential):
 
 
 def make_norm(norm: Norm, channels: int) -> nn.Module:
-    """Return instance norm without parameters and running statistics, or batch norm with both."""
+    """Return an instance norm, or a batch norm with parameters and running statistics."""
     return InstanceNorm(channels) if norm == "instance" else nn.BatchNorm2d(channels)
 
 
@@ -62,7 +62,7 @@ def make_down(
     *,
     bias: bool = False,
 ) -> RecomputableSequential:
-    """Return layers that halve height and width: 3x3 convolution, norm, ReLU, and CUT's blur if antialiased."""
+    """Return layers that halve height and width: 3x3 convolution, norm, ReLU, and for `antialiased` CUT's blur."""
     stride = 2 if downsample == "strided" else 1
     convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=bias)
     layers = normed([convolution], out_channels, norm)
@@ -142,11 +142,11 @@ def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
 
 
 def n_doublings(scale: float) -> int:
-    """Return log2 of `scale`, a power of 2: how often height and width of the source double (negative: halve)."""
+    """Return log2 of `scale`, a power of 2: the number of doublings of height and width. -1 means one halving."""
     return round(math.log2(scale))
 
 
 def widths_beyond(base_channels: int, scale: float) -> list[int]:
-    """Return the channels after each doubling of the source's size. A doubling halves the channels, down to 16."""
+    """Return the numbers of channels after each doubling of height and width. Each doubling halves them, down to 16."""
     narrowest = min(base_channels, _MIN_WIDTH)
     return [max(base_channels // 2**level, narrowest) for level in range(1, n_doublings(scale) + 1)]

@@ -29,7 +29,7 @@ def check_on_meta_device(make: Callable[[], nn.Module], key: str) -> None:
             make()
     except (RuntimeError, TypeError, ValueError) as error:
         problem = f"cannot be built on the meta device, which loading a checkpoint needs: {_first_line(error)}"
-        raise ConfigError(f"{key}: {problem}. Read no values of tensors in the constructor; {_PAGE}.") from error
+        raise ConfigError(f"{key}: {problem}. Do not read tensor values in the constructor; {_PAGE}.") from error
 
 
 @torch.no_grad()
@@ -42,7 +42,7 @@ def check_generator(network: nn.Module, key: str, in_channels: int, target: tupl
     if not isinstance(found, Tensor) or found.shape != (1, *target):
         shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ConfigError(
-            f"{key}: a source of shape {(1, in_channels, side, side)} becomes {shape}. "
+            f"{key}: for a source of shape {(1, in_channels, side, side)} it returns {shape}. "
             f"Return a tensor of shape {(1, *target)}; {_PAGE}."
         )
 
@@ -57,10 +57,10 @@ def check_discriminator(
     *,
     needs_features: bool = False,
 ) -> None:
-    """Raise ConfigError unless a discriminator scores image i of k N images with source i mod N of N sources.
+    """Raise ConfigError unless a discriminator accepts N sources and k N images, and pairs image i with source i mod N.
 
     key: Setting that chooses the network, for the error message. side: Height and width of the images, in pixels.
-    needs_features: Whether to check that the discriminator returns features for a loss.
+    needs_features: Whether to check that the discriminator returns features for feature matching.
     """
     draw = torch.Generator().manual_seed(0)
     sources = torch.randn(2, source_channels, side, side, generator=draw)
@@ -68,7 +68,7 @@ def check_discriminator(
     outputs = _output(network, sources.repeat(2, 1, 1, 1), images)
     repeated = _logits(key, outputs)
     if needs_features and not all(output.features for output in outputs):
-        raise ConfigError(f"{key}: returns no features to compare. Set loss.feature_matching=0.")
+        raise ConfigError(f"{key}: the discriminator returns no features. Set loss.feature_matching=0.")
     if not source_channels:  # the discriminator sees only images
         return
     remedy = f"Repeat the sources: source.repeat(len(image) // len(source), 1, 1, 1); {_PAGE}."
@@ -79,7 +79,7 @@ def check_discriminator(
     for expected, found in zip(repeated, unrepeated, strict=True):
         allowed = _TOLERANCE * float(expected.std()) + 1e-5 * float(expected.abs().max())
         if float((expected - found).abs().max()) > allowed:
-            raise ConfigError(f"{key}: image i of 4 must be scored with source i % 2 of 2. {remedy}")
+            raise ConfigError(f"{key}: 4 images with 2 sources: image i must be paired with source i % 2. {remedy}")
 
 
 def _logits(key: str, outputs: Any) -> list[Tensor]:

@@ -31,9 +31,9 @@ class Generator(nn.Module):
     The arguments of the constructor are the settings of the network. Class attributes do not depend on the settings.
 
     translates: Type of the sources. Training methods for unpaired data need images.
-    has_coarse_parts: Whether train.freeze_global_epochs can freeze `coarse_parts` of the network.
-    keeps_normed_weights: Whether init.distribution=xavier leaves torch's default weights in convolutions with spectral
-        norm, and sets all biases to 0, as SPADE's code does.
+    has_coarse_parts: Whether train.freeze_global_epochs can freeze the parameters named by `coarse_parts`.
+    keeps_normed_weights: Whether init.distribution=xavier works as in SPADE's code: convolutions with spectral norm
+        keep torch's default weights, and all biases are 0.
     """
 
     translates: ClassVar[Literal["images", "label maps"]] = "images"
@@ -55,7 +55,7 @@ class Generator(nn.Module):
 
     @staticmethod
     def compared_layers(*args: Any, **settings: Any) -> Sequence[str]:
-        """Return the names of the layers whose outputs method.name=contrastive compares. Empty: not supported."""
+        """Return the names of the layers whose outputs method.name=contrastive compares, or () if unsupported."""
         return ()
 
     @property

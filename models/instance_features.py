@@ -72,7 +72,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """Return region numbers, (N, 1, H, W) int64, from 0, for instance ids (N, 1, H, W). Two images share no number."""
+    """Number the regions from 0, (N, 1, H, W) int64. A region is the set of pixels with the same id in one image."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()
@@ -89,7 +89,8 @@ _KEY = "feature_clusters"
 class FeatureClusters:
     """Cluster centres of the features of each class (Wang et al. 2018, section 3.4).
 
-    centers: Centres by class id, (n_clusters, C) float32 in [-1, 1]. step: Training step of the encoder, if known.
+    centers: Centres by class id, (n_clusters, C) float32 in [-1, 1].
+    step: Training step of the encoder, if known.
     """
 
     centers: dict[int, Tensor]
@@ -118,7 +119,7 @@ class FeatureClusters:
         return features[region].T.reshape(1, -1, height, width).to(instances.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return tensors and plain types for a file."""
+        """Return the clusters as tensors and plain Python types, for a file."""
         return {_KEY: dict(self.centers), "step": self.step}
 
     @classmethod
@@ -134,7 +135,7 @@ class FeatureClusters:
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """R regions: classes (R,) int64, features (R, C) float32, shares of the image's area (R,) in [0, 1]."""
+    """Class (R,) int64, features (R, C) float32 and fraction of the image's area (R,) for each of R regions."""
 
     classes: Tensor
     features: Tensor
@@ -155,6 +156,6 @@ class RegionFeatures:
 
 
 def _most_frequent(classes: Tensor, region: Tensor) -> Tensor:
-    """Return the most frequent class of each region, (R,). classes, region: Class and region of each pixel, (P,)."""
+    """Return the most frequent class of each region, (R,). classes, region: One value per pixel, (P,)."""
     n_regions, n_classes = int(region.max()) + 1, int(classes.max()) + 1
     return torch.bincount(region * n_classes + classes, minlength=n_regions * n_classes).view(n_regions, -1).argmax(1)

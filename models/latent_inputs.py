@@ -18,7 +18,7 @@ _STREAM = 0x5354594C  # XORed with the seed of a style, so that style and noise 
 
 @dataclass(frozen=True)
 class MixedSeed:
-    """An interpolation between the draws of two seeds, from `first` (share 0) to `second` (share 1)."""
+    """An interpolation between the random values of two seeds: share 0 means `first`, share 1 means `second`."""
 
     first: int
     second: int
@@ -29,7 +29,7 @@ Seed = int | MixedSeed
 
 
 def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
-    """Return n values of N(0, 1) on the CPU. Mixed seeds interpolate on a circle, which keeps the distribution."""
+    """Return n normal random values on the CPU. A mixed seed interpolates on a circle to keep the distribution."""
     if isinstance(seed, MixedSeed):
         angle = seed.share * math.pi / 2
         return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
@@ -37,7 +37,7 @@ def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
 
 
 def image_seed(seed: int, name: str) -> int:
-    """Return the seed of all random draws for one image, independent of the other images of a run."""
+    """Return the seed for an image's random values. It does not depend on the other images of the run."""
     return zlib.crc32(f"{seed}/{name}".encode(errors="surrogateescape"))  # file names can contain any bytes
 
 
@@ -69,9 +69,9 @@ class NoiseChannels(nn.Module):
 
 
 class StyleStem(nn.Linear):
-    """Linear layer that maps a style to feature maps of height x width pixels, and resizes them to the condition.
+    """Linear layer that maps a style to feature maps and resizes the maps to the condition's size.
 
-    SPADE does not resize the maps. Here bilinear interpolation fits the maps to images of any size.
+    The maps have height x width pixels. SPADE does not resize the maps. The resizing allows conditions of any size.
 
     drawn: Style for prediction, set by `draw_latents` or `choose_style`, (N or 1, style_channels). None means zeros.
     """
@@ -105,12 +105,12 @@ def takes_noise(network: nn.Module) -> bool:
 
 
 def takes_style(network: nn.Module) -> bool:
-    """Return whether a network has a style."""
+    """Return whether a network has a style input."""
     return bool(_parts(network, StyleStem))
 
 
 def draw_latents(network: nn.Module, seeds: Sequence[Seed]) -> None:
-    """Set noise and style for evaluation mode from the seed of each image. All devices get the same values."""
+    """Set noise and style for evaluation mode from the seed of each image. The values do not depend on the device."""
     for layer in _parts(network, NoiseChannels):
         layer.drawn = torch.stack([_draw(layer.n_channels, seed) for seed in seeds])[:, :, None, None]
     for stem in _parts(network, StyleStem):
@@ -124,7 +124,7 @@ def choose_style(network: nn.Module, style: Tensor) -> None:
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
-    """Return the numbers of noise values and style values to draw for an image. A chosen style counts 0."""
+    """Return the numbers of noise and style values to draw for an image. With a chosen style, the second is 0."""
     n_style = next((stem.in_features for stem in _parts(network, StyleStem) if stem.drawn is None), 0)
     return sum(layer.n_channels for layer in _parts(network, NoiseChannels)), n_style
 
@@ -133,7 +133,7 @@ def latent_channels(network: nn.Module) -> tuple[int, int]:
 def given_latents(network: nn.Module, values: Tensor | None) -> Iterator[None]:
     """Context manager: the network uses the given noise and style of each image.
 
-    values: Noise, then style, (N, sum of `latent_channels`). None changes nothing.
+    values: Noise values, then style values, (N, sum of `latent_channels`). None changes nothing.
     """
     given: dict[NoiseChannels | StyleStem, Tensor] = {}
     if values is not None:

@@ -13,12 +13,12 @@ from utils.device import at_least_float32
 
 @dataclass(frozen=True)
 class InTiles:
-    """How tiled inference computes a layer. Our layers have an instance as attribute `in_tiles`.
+    """Description of a layer for tiled inference: the attribute `in_tiles` of our layers.
 
     reach: Largest distance, in input pixels, between an output pixel and the input pixels that affect it.
-    stride: Height of the input divided by the height of the output: 2 halves, 1/2 doubles height and width.
-    extent: tile: compute the layer for each tile. every_segment: also repeat this cheap layer in every segment of the
-        network, instead of storing its output. left_out: skip the layer.
+    stride: Input height divided by output height: 2 if the layer halves the height, 1/2 if it doubles the height.
+    extent: `tile` computes the layer for each tile. `every_segment` also repeats this cheap layer in every segment of
+        the network, instead of storing its output. `left_out` skips the layer.
     """
 
     reach: int = 0
@@ -29,7 +29,7 @@ class InTiles:
 class ReflectionPadding(nn.ReflectionPad2d):
     """nn.ReflectionPad2d that is deterministic on a GPU if torch.use_deterministic_algorithms is set.
 
-    torch's own gradient on a GPU adds atomically, in an order that varies from run to run.
+    On a GPU, torch's gradient uses atomic additions. Their order varies from run to run.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -45,7 +45,7 @@ class ReflectionPadding(nn.ReflectionPad2d):
 def padded(x: Tensor, padding: int, mode: Literal["reflect", "replicate"]) -> Tensor:
     """Return x (N, C, H, W) with `padding` mirrored or repeated pixels on each side, in the memory layout of x.
 
-    On a GPU, torch keeps the channels-last layout only in the padding of 5-d tensors (volumes).
+    On a GPU, torch's padding keeps the channels-last layout only for 5-d tensors (volumes).
     """
     if not (x.is_cuda and is_channels_last(x)):
         return F.pad(x, (padding,) * 4, mode=mode)
@@ -62,19 +62,19 @@ def reflect(x: Tensor, padding: int) -> Tensor:
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """nn.InstanceNorm2d without parameters and statistics that keeps the memory layout in training and on a GPU.
+    """nn.InstanceNorm2d without parameters or running statistics. It keeps the memory layout in training and on a GPU.
 
-    torch applies batch norm to a contiguous copy (1, N C, H, W). On a CPU, the gradient of a single image is then wrong
-    if the incoming gradient is channels-last (torch 2.15). This class applies batch norm to each image instead.
+    torch's layer applies batch norm to a contiguous copy (1, N C, H, W). On a CPU, the gradient of a single image is
+    then wrong if the incoming gradient is channels-last (torch 2.15). This class applies batch norm to each image.
     """
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        # exporters (on a CPU) and compilers know torch's layer, which also raises the error for a single pixel
+        # exporters (on a CPU) and compilers know torch's layer; it also raises the error for a single pixel
         use_torch = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if use_torch or x.shape[2:].numel() == 1:
             return super().forward(x)
-        # cat also copies a single image on a CPU, because an in-place ReLU is slow on a view
+        # cat also copies a single image on a CPU: an in-place ReLU on a view would be slow
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
@@ -89,12 +89,12 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 
 def is_channels_last(images: Tensor) -> bool:
-    """Return whether images (N, C, H, W) are channels-last and not contiguous. With one channel, they are both."""
+    """Return whether images (N, C, H, W) are channels-last and not contiguous. One-channel images are contiguous."""
     return images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()
 
 
 def _of_plain_strides(image: Tensor) -> Tensor:
-    """Return a view of image (1, C, H, W) with the first stride that a new channels-last tensor has.
+    """Return a view of image (1, C, H, W) with the first stride of a new channels-last tensor.
 
     With another first stride, torch's batch norm on a CPU treats channels-last as contiguous (torch 2.15).
     """
@@ -148,8 +148,8 @@ class UpsampledConv2d(nn.Conv2d):
     """Nearest-neighbour upsampling by 2, padding of one pixel, and a 3x3 convolution, merged into one operation.
 
     The merged operation is a transposed convolution with a 4x4 kernel. It needs 4 products for each output instead of
-    9, and no enlarged image. The 4x4 kernel is a sum of shifted 3x3 kernels, so it leaves no checkerboard.
-    A learned 4x4 kernel would leave one (Odena et al. 2016).
+    9, and no enlarged image. The 4x4 kernel is a sum of shifted 3x3 kernels, so it causes no checkerboard
+    artifacts. A learned 4x4 kernel would cause them (Odena et al. 2016).
 
     border: Padding of the enlarged image: mirrored pixels or zeros.
     """
@@ -184,8 +184,8 @@ def _merged(kernel: Tensor) -> Tensor:
 class PairConv2d(nn.Conv2d):
     """nn.Conv2d with zero padding over the concatenated channels of a source and an image.
 
-    The source has most of the channels (36 of 39 on Cityscapes) and needs no gradient. This layer convolves the source
-    only once for its real and its translated image.
+    The source has most of the channels (36 of 39 on Cityscapes) and needs no gradient. This layer convolves a source
+    only once, and adds the result for both the real and the translated image.
     """
 
     def forward(self, source: Tensor | None, image: Tensor) -> Tensor:  # type: ignore[override]

@@ -15,7 +15,8 @@ class DiscriminatorOutput(NamedTuple):
     """The output of a discriminator for N images at one scale of an image pyramid.
 
     features: Activations of all layers but the last, (N, C_l, H_l, W_l) each.
-    logits: One logit for each patch, (N, 1, H_s, W_s), or (N, 1 + K, H, W) from a discriminator that classifies pixels.
+    logits: One logit for each patch, (N, 1, H_s, W_s). A discriminator that classifies pixels returns 1 + K logits for
+        each pixel, (N, 1 + K, H, W).
     """
 
     features: list[Tensor]
@@ -45,7 +46,7 @@ class Discriminator(nn.Module):
 
 
 def discriminate(network: nn.Module, source: Tensor | None, image: Tensor) -> DiscriminatorOutput:
-    """Return the outputs of a network's `layers` and `head`. The first layer begins with a PairConv2d."""
+    """Return the outputs of a network's `layers` and `head`. The first of `layers` must begin with a PairConv2d."""
     first, *inner = cast(nn.ModuleList, network.layers)
     convolution, *others = cast(nn.Sequential, first)
     features = [nn.Sequential(*others)(convolution(source, image))]
@@ -99,9 +100,9 @@ class MultiscalePatchDiscriminator(Discriminator):
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
         """Return the smallest height and width that give each norm at least two pixels per side."""
         lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
-        normed = 2 if downsample == "strided" else 1  # least pixels after a halving layer; a blur comes after the norm
+        normed = 2 if downsample == "strided" else 1  # fewest pixels after a halving layer; a blur follows the norm
         side = 2 + lost
-        for least in [normed] * (n_layers - 1) + [1]:  # last layer first; the first has no norm
+        for least in [normed] * (n_layers - 1) + [1]:  # the last layer comes first; the first layer has no norm
             side = 2 * max(side, least) - 1 + lost
         return (max(side, 1) - 1) * 2 ** (n_scales - 1) + 1
 
@@ -146,5 +147,5 @@ class PixelDiscriminator(Discriminator):
         return 2
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Return the output at one scale, for the same arguments as in `MultiscalePatchDiscriminator`."""
+        """Return the output at one scale. The arguments are the same as in `MultiscalePatchDiscriminator`."""
         return [discriminate(self, source if self.source_channels else None, image)]

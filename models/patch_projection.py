@@ -11,9 +11,10 @@ _EPSILON = 1e-7  # added to the length of vectors, as in CUT's code; initial vec
 
 
 class PatchProjection(nn.Module):
-    """A two-layer perceptron in float32 for each compared layer, or tap (H_l in Park et al. 2020, section 3.2).
+    """A two-layer perceptron in float32 for each compared layer, called a tap (Park et al. 2020, section 3.2).
 
-    feature_channels: Channels of the features at each tap. channels: Width of the hidden layer and of the vectors.
+    feature_channels: Channels of the features at each tap.
+    channels: Width of the hidden layer and length of the output vectors.
     """
 
     def __init__(self, feature_channels: Sequence[int], *, channels: int = 256) -> None:
@@ -24,7 +25,7 @@ class PatchProjection(nn.Module):
         )
 
     def forward(self, features: Sequence[Tensor], positions: Sequence[Tensor]) -> list[Tensor]:
-        """Return unit vectors for each tap, (N * S, channels): all vectors of image 0 come first, then image 1.
+        """Return unit vectors for each tap, (N * S, channels): all vectors of image 0, then all vectors of image 1.
 
         features: (N, C, H, W) for each tap. positions: (S,) int64 for each tap, row * W + column.
         """

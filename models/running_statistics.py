@@ -24,9 +24,10 @@ def running_statistics(network: nn.Module) -> list[Tensor]:
 
 
 def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor | bool = True) -> Tensor:
-    """Keep the statistics if all are finite and `is_good`, otherwise restore `former`. Return whether they were kept.
+    """Restore `former` unless all statistics are finite and `is_good` is true. Return whether the new values were kept.
 
-    former: Concatenated former values. is_good: 0-d bool on the device, like the result, to avoid a host sync.
+    former: Earlier values of all statistics, concatenated.
+    is_good: 0-d bool tensor on the device, or a bool. The result is a 0-d tensor, which avoids a host sync.
     """
     present = torch.cat(list(statistics))
     is_kept = present.isfinite().all() & is_good
@@ -38,7 +39,7 @@ def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor
 def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
     """Context manager: passes in training mode do not change the running statistics.
 
-    Batch norm updates copies instead, because torch checks that a recomputed pass saves as many tensors as before.
+    Batch norm updates copies instead, because a recomputed pass must save as many tensors as the first pass.
     """
     kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
     for norm, name, buffer in kept:
@@ -52,11 +53,11 @@ def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
 
 @contextmanager
 def estimating_statistics(network: nn.Module) -> Iterator[None]:
-    """Context manager that replaces the running statistics with the mean batch statistics of the passes in it.
+    """Context manager that replaces the running statistics with the mean batch statistics of the passes within.
 
     Batch norms are in training mode, and all other layers in evaluation mode. (torch's `update_bn` would also enable
-    dropout.) num_batches_tracked does not change. The former statistics return after an error, if there was no pass, or
-    if a new statistic is not finite.
+    dropout.) num_batches_tracked does not change. The former statistics are restored if there is an error or no
+    pass, or if a new statistic is not finite.
     """
     modes = {module: module.training for module in network.modules()}
     norms = batch_norms(network)

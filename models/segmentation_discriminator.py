@@ -20,7 +20,7 @@ class SegmentationDiscriminator(Discriminator):
     """
 
     classifies_pixels = True
-    keeps_normed_weights = False  # OASIS draws the weights before it adds spectral norm
+    keeps_normed_weights = False  # OASIS initializes the weights before it adds spectral norm
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class SegmentationDiscriminator(Discriminator):
 class SegmentationUnet(nn.Module):
     """A U-Net of residual blocks: down blocks, as many up blocks, and a 1x1 convolution for the logits.
 
-    Each up block also takes the output of the down block of its size (a skip connection).
+    Each up block but the first also takes the output of the down block with the same resolution (a skip connection).
 
     widths: Channels of the image and of the output of each down block. last_width: Channels of the last up block.
     """
@@ -114,7 +114,7 @@ class UpBlock(nn.Module):
         self.shortcut = _shortcut(in_channels, out_channels)
 
     def forward(self, x: Tensor, sides: Sequence[int]) -> Tensor:
-        """Map (N, in_channels, h, w) to (N, out_channels, *sides). sides: 2 h or 2 h + 1, and 2 w or 2 w + 1."""
+        """Map (N, in_channels, h, w) to (N, out_channels, *sides). Each side is doubled, or doubled plus 1."""
         height, width = sides
         if height % 2 or width % 2:
             x = F.pad(x, (0, width % 2, 0, height % 2), mode="replicate")

@@ -15,7 +15,7 @@ from utils.device import at_least_float32
 SpectralIteration = Literal["u_first", "v_first"]
 Vectors = tuple[Tensor, Tensor]
 
-_FIRST_ITERATIONS = 15  # torch's number for random vectors
+_FIRST_ITERATIONS = 15  # torch also makes 15 steps after it draws the vectors
 _SETTLING_ITERATIONS = 50  # sigma of averaged weights then has an error below 1e-3
 _EPS = 1e-12
 
@@ -23,17 +23,17 @@ _EPS = 1e-12
 class SpectralNorm(nn.Module):
     """Parametrization that divides a weight by its largest singular value, sigma = uᵀ W v (equation 8).
 
-    In training mode each pass first makes one step of the power iteration (algorithm 1), in float32 or more. The
-    vectors stay in float32 if the network is cast.
+    In training mode, each pass first updates the vectors u and v by one step of the power iteration (algorithm 1), in
+    float32 or more. u and v stay in float32 if the network is cast.
 
-    dim: Dimension of the weight for the output channels.
+    dim: Index of the weight's dimension for output channels.
     iteration: Order of a step. u_first updates u, then v, as in torch's parametrization. v_first updates v, then u, as
         in torch's former hook, which SPADE and OASIS use.
-    keeps_float32: Mark for utils.device, which then does not cast this module's buffers.
+    keeps_float32: True prevents utils.device from casting this module's buffers.
     """
 
     keeps_float32 = True
-    _u: Tensor  # (out_channels,); the names are in checkpoints, as in torch's parametrization
+    _u: Tensor  # (out_channels,); checkpoints contain these names, which torch's parametrization also uses
     _v: Tensor  # (number of weights per output channel,)
 
     def __init__(self, weight: Tensor, *, dim: int = 0, iteration: SpectralIteration = "u_first") -> None:
@@ -50,7 +50,7 @@ class SpectralNorm(nn.Module):
         self._iterate(matrix, _FIRST_ITERATIONS)
 
     def forward(self, weight: Tensor) -> Tensor:
-        """Return the weight divided by sigma, in its own shape and dtype."""
+        """Return the weight divided by sigma, with the same shape and dtype."""
         if weight.is_meta:  # shapes without values, to compare with a checkpoint
             return weight
         with _full_precision(weight):
@@ -65,7 +65,7 @@ class SpectralNorm(nn.Module):
             self._iterate(self._matrix(weight), _SETTLING_ITERATIONS)
 
     def _matrix(self, weight: Tensor) -> Tensor:
-        """Return the weight as (out_channels, others), in float32 or more."""
+        """Return the weight as a matrix (out_channels, all other dimensions), in float32 or more."""
         rows = weight.transpose(0, self._dim) if self._dim else weight
         return at_least_float32(rows.flatten(1))
 
@@ -120,7 +120,7 @@ def chosen_vectors(vectors: Mapping[SpectralNorm, Vectors]) -> Iterator[None]:
 
 
 def spectral_norms(network: nn.Module) -> list[SpectralNorm]:
-    """Return the parametrizations of a network's convolutions."""
+    """Return the spectral norms of a network's convolutions."""
     return [module for module in network.modules() if isinstance(module, SpectralNorm)]
 
 
@@ -132,7 +132,7 @@ def settle_spectral_norm(network: nn.Module) -> None:
 
 
 def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: SpectralIteration = "u_first") -> nn.Module:
-    """Divide the weights of the convolutions of `network` by their largest singular values, in place; return it.
+    """Add spectral norm to the convolutions of `network`, in place, and return `network`.
 
     outer: Whether to include the first and last convolutions of a discriminator.
     """
@@ -144,9 +144,11 @@ def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: Spec
 
 
 def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
-    """Return the convolutions for spectral norm: all, unless blocks list theirs in a method `normed_convolutions`.
+    """Return the convolutions for spectral norm.
 
-    outer: Same as in `add_spectral_norm`.
+    If the network has blocks with a method `normed_convolutions`, return only the convolutions that they choose.
+
+    outer: Same as in `add_spectral_norm`, but ignored for networks with such blocks.
     """
     blocks: list[Any] = [module for module in network.modules() if hasattr(module, "normed_convolutions")]
     if blocks:

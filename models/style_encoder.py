@@ -44,7 +44,7 @@ class StyledImages(NamedTuple):
 
 
 class StyleEncoder(nn.Module):
-    """Strided convolutions of an image resized to 256x256 pixels, then linear layers for mean and log variance.
+    """Resizing to 256x256 pixels, strided convolutions, and linear layers for mean and log variance.
 
     Unlike in the original, the layers do not depend on the size of the training images.
     """
@@ -72,7 +72,7 @@ class StyleEncoder(nn.Module):
 class StyleConditionedGenerator(EncodedGenerator):
     """A generator (source, style) -> image, together with a style encoder.
 
-    Only training uses both networks. For prediction, the style comes from another image or from N(0, I).
+    Training uses both. Prediction uses the generator with a random style, or with the style of another image.
     """
 
     encoder: StyleEncoder
@@ -80,7 +80,7 @@ class StyleConditionedGenerator(EncodedGenerator):
     def forward(self, source: Tensor, image: Tensor) -> StyledImages:
         """Translate a source (N, C, H, W) in the style of `image`, (N, 3 or 1, H, W) in [-1, 1].
 
-        Training mode draws the styles; evaluation mode uses the means.
+        In training mode the styles are random samples. In evaluation mode they are the means.
         """
         style = self.encoder(image)
         images = self.generator(source, style.sample() if self.training else style.mean)
@@ -88,5 +88,5 @@ class StyleConditionedGenerator(EncodedGenerator):
 
 
 def inference_network(network: nn.Module) -> nn.Module:
-    """Return the part of a network that prediction uses: the whole network, but without a style encoder."""
+    """Return the network for prediction: `network` without its style encoder, if it has one."""
     return network.generator if isinstance(network, StyleConditionedGenerator) else network

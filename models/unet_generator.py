@@ -25,15 +25,15 @@ Upsample = Literal["transposed", "nearest", "bilinear"]
 class UnetGenerator(Generator):
     """Encoder and decoder with a skip connection at every resolution (Isola et al. 2017, section 6.1.1).
 
-    The channels double up to 8 * base_channels. As in pix2pix, convolutions without a following norm have a bias only
-    with instance norm. The last convolution always has a bias.
+    The channels double up to 8 * base_channels. As in pix2pix, a convolution that no norm follows has a bias only if
+    `norm` is instance. The last convolution always has a bias.
 
-    n_downsamplings: Number of strided convolutions and of upsamplings, at least 5; 8 in unet_256, 7 in unet_128.
-    dropout: Whether to drop half of the activations in the decoder's inner levels, as the noise source of pix2pix.
-    upsample: Transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which leave no
-        checkerboard (Odena et al. 2016).
-    scale: Height of the output divided by the height of the source, a power of 2. Above 1, upsamplings without skip
-        connections follow, and each halves the channels. Below 1, the decoder has fewer levels.
+    n_downsamplings: Number of levels, each with a strided convolution and an upsampling. At least 5; unet_256 has 8.
+    dropout: Whether the decoder's inner levels drop half of their activations. This is pix2pix's noise source.
+    upsample: Transposed 4x4 convolutions, as in pix2pix, or interpolation and 3x3 convolutions, which cause no
+        checkerboard artifacts (Odena et al. 2016).
+    scale: Height of the output divided by the height of the source, a power of 2. Above 1, the decoder has
+        additional upsamplings without skip connections, which halve the channels. Below 1, it has fewer levels.
     """
 
     def __init__(

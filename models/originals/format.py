@@ -26,22 +26,22 @@ SPECTRAL_NORM = {  # our tensor name -> the originals' tensor name
 
 
 class OriginalWeightsError(UserError):
-    """Error for a state dict that belongs to no original network, or a network that no original program has."""
+    """Error for a state dict that belongs to no original network, or for a network that no original program has."""
 
 
 @dataclass(frozen=True)
 class OriginalFormat:
     """The file format of an original network, and the matching network class of this project.
 
-    families: Programs that have this network. The first program is the default.
+    families: Programs that have this network. Error messages name the first program.
     network: Network class of this project.
     recognizes: Returns whether a state dict has the names and shapes of this network.
-    settings: Returns the arguments of `network` for a state dict. The second argument has values for `left_open`.
+    settings: Returns the arguments of `network` for a state dict and values of the arguments in `left_open`.
     names: Returns the original layer names of an instance of `network`.
     fixed: Arguments of `network` that are constants in the original.
     spectral_norm: Whether the original has spectral norm. None if spectral norm is an option of the original.
     is_written: Whether exports can use this format.
-    constants: Returns tensors that only the original's file contains, by name.
+    constants: Returns tensors by name that the original's file contains in addition.
     left_open: Arguments of `network` that the tensor shapes do not determine.
     """
 
@@ -59,12 +59,12 @@ class OriginalFormat:
 
 
 def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict], bool]:
-    """Return a function that tests if a state dict has tensor `key`. sides: Its kernel size, or None for any size."""
+    """Return a function that tests if a state dict has tensor `key`. sides: Kernel size; None means any."""
     return lambda weights: key in weights and sides in (None, tuple(weights[key].shape[2:]))
 
 
 def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...] = NAMED) -> Names:
-    """Return the original names of the layers of these types. Each rule in turn is applied to our names."""
+    """Return the original names of the layers of these types. The rules change our names one after another."""
     names = {ours: ours for ours, layer in network.named_modules() if isinstance(layer, layers)}
     for pattern, theirs in rules.items():
         names = {ours: re.sub(pattern, theirs, name) for ours, name in names.items()}
@@ -86,7 +86,7 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
 
 
 def norms_behind(names: Names) -> Names:
-    """Return the norm that follows each convolution and cancels its bias. All names are ours.
+    """Return a dict from convolutions to the norms that cancel their biases. All names are ours.
 
     The norm is the next layer in a Sequential, or the second norm of a SPADE block.
     """

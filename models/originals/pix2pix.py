@@ -1,4 +1,4 @@
-"""File formats of pix2pixHD's networks, and of pix2pix, CycleGAN and CUT, which share code."""
+"""File formats of the networks of pix2pixHD, pix2pix, CycleGAN and CUT."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _FILTERS: dict[type[nn.Module], tuple[int, ...]] = {AntialiasedDownsampling: (1,
 
 
 def _flattened(network: nn.Module, parts: Sequence[str]) -> dict[str, nn.Module]:
-    """Return the layers of `parts` in order, by our name. The original has them in a single Sequential."""
+    """Return the layers of `parts` in order, by our names. In the original, they form a single Sequential."""
     layers: dict[str, nn.Module] = {}
     for part in parts:
         layer = network.get_submodule(part)
@@ -37,7 +37,7 @@ def _flattened(network: nn.Module, parts: Sequence[str]) -> dict[str, nn.Module]
 
 
 def _sequential(theirs: str, parts: Sequence[str], network: nn.Module) -> Names:
-    """Return the original names of the layers of `parts`, which are a single Sequential `theirs` in the original."""
+    """Return the original names of the layers of `parts`. In the original, they form the Sequential `theirs`."""
     names: Names = {}
     for number, (ours, layer) in enumerate(_flattened(network, parts).items()):
         if isinstance(layer, ResidualBlock):
@@ -67,7 +67,7 @@ def _unet_names(network: UnetGenerator) -> Names:
 
 
 def _unet_prefix(level: int) -> str:
-    """Return the prefix of the original U-Net's names at `level`. The outermost level 0 contains the others."""
+    """Return the prefix of the original U-Net's names at `level`. Level 0 contains all other levels."""
     return "model.model." + ("1.model." if level else "") + "3.model." * (level - 1)
 
 
@@ -84,7 +84,7 @@ def _patch_names(theirs: str, network: MultiscalePatchDiscriminator) -> Names:
 
 
 def _filters(parts: Sequence[str], network: nn.Module) -> StateDict:
-    """Return the constant filters of antialiased layers by name, because CUT's files contain them as buffers."""
+    """Return the constant filters of antialiased layers, by their tensor names in CUT's files."""
     found, channels = {}, 0
     for number, layer in enumerate(_flattened(network, parts).values()):
         if isinstance(layer, nn.Conv2d):
@@ -96,7 +96,7 @@ def _filters(parts: Sequence[str], network: nn.Module) -> StateDict:
 
 
 def count(weights: StateDict, pattern: str) -> int:
-    """Return the number of different values that the group of `pattern` has in the tensor names."""
+    """Return how many different texts the group of `pattern` matches in the tensor names."""
     return len({match[1] for key in weights if (match := re.fullmatch(pattern, key))})
 
 
@@ -124,7 +124,7 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
 
 
 def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
-    """Return the settings of a global generator. chosen: biased_downs=1 keeps biases before instance norms."""
+    """Return the settings of a global generator. chosen: With biased_downs=1, biases before instance norms stay."""
     settings, (downs, ups) = _trunk_settings(weights), _antialiased(weights)
     is_biased = bool(chosen.get("biased_downs")) or downs or ups
     return settings | {
@@ -136,9 +136,9 @@ def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str,
 
 
 def _antialiased(weights: StateDict) -> tuple[bool, bool]:
-    """Return two answers: whether the downsamplings and whether the upsamplings are antialiased, as in CUT.
+    """Return whether the downsamplings are antialiased as in CUT, and whether the upsamplings are.
 
-    The first residual block is layer 12 after two antialiased downsamplings, and layer 10 after two strided ones.
+    The first residual block is layer 12 after two antialiased downsamplings, and layer 10 after strided convolutions.
     """
     blocks = [int(match[1]) for key in weights if (match := re.match(r"model\.(\d+)\.conv_block", key))] or [0]
     return min(blocks) == 12, has(f"model.{max(blocks) + 2}.weight", (3, 3))(weights)
@@ -173,13 +173,13 @@ def _unet_settings(weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _discriminator_settings(weights: StateDict, first: torch.Size, **sizes: Any) -> dict[str, Any]:
-    """Return the settings of a discriminator. first: Weight shape of its first convolution. sizes: More settings."""
+    """Return the settings of a discriminator. first: Shape of the first convolution's weight."""
     images = {"source_channels": max(first[1] - 3, 0), "image_channels": min(first[1], 3)}
     return {**images, "base_channels": first[0], "norm": _norm(weights), **sizes}
 
 
 def _multiscale_settings(layer: str, scale: str, weights: StateDict, _: Mapping[str, int]) -> dict[str, Any]:
-    """Return the settings of PatchGANs. layer: Pattern for convolutions of one scale. scale: Pattern for all scales."""
+    """Return PatchGAN settings. layer: Name pattern for layers of one scale. scale: Name pattern for all scales."""
     shapes = _shapes(weights, layer)
     return _discriminator_settings(weights, shapes[0], n_layers=len(shapes) - 2, n_scales=count(weights, scale))
 

@@ -1,6 +1,6 @@
 """File formats of SPADE's and OASIS's networks. OASIS's generator consists of SPADE's blocks.
 
-With spectral norm, the files contain the weights before division and the vectors of the power iteration.
+With spectral norm, the files contain the undivided weights and the vectors of the power iteration.
 """
 
 import math
@@ -19,7 +19,7 @@ from models.spade_generator import SpadeGenerator
 from models.style_encoder import StyleEncoder
 
 _CITYSCAPES_CHANNELS = 36  # labels and instance edges; only SPADE's generator for Cityscapes has six upsamplings
-_N_UPSAMPLINGS, _NOISE_CHANNELS = 5, 64  # OASIS's generator, with its default number of noise channels
+_N_UPSAMPLINGS, _NOISE_CHANNELS = 5, 64  # OASIS's generator has 5 upsamplings and by default 64 noise channels
 
 _BLOCKS = ("head_0", "G_middle_0", "G_middle_1", "up_0", "up_1", "up_2", "up_3", "up_4")
 BLOCK: Rules = {
@@ -51,7 +51,7 @@ UNET: Rules = {
 
 
 def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
-    """Return the original names of the convolutions. Norms are left out: the original has no biases before norms."""
+    """Return the original names of the convolutions. Norms are left out: no convolution before them has a bias."""
     last = len(cast(nn.ModuleList, network.scales[0].layers))
     rules = {
         r"scales\.(\d+)\.head": rf"discriminator_\1.model{last}.0",
@@ -62,7 +62,7 @@ def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
 
 
 def _weight(weights: StateDict, convolution: str) -> Tensor:
-    """Return the weight of a convolution, undivided if it has spectral norm."""
+    """Return the weight of a convolution. With spectral norm, it is the weight before the division."""
     key = f"{convolution}.weight"
     return weights[f"{key}_orig" if f"{key}_orig" in weights else key]
 
@@ -79,11 +79,11 @@ def _shared_settings(weights: StateDict, block: str, norm: str) -> dict[str, Any
 
 def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
     if chosen.get("noise_channels"):
-        raise OriginalWeightsError(f"takes no noise: generator.noise_channels is 0, not {chosen['noise_channels']}")
+        raise OriginalWeightsError(f"takes no noise. Set generator.noise_channels=0, not {chosen['noise_channels']}")
     condition_channels = weights["head_0.norm_0.mlp_shared.0.weight"].shape[1]
     most_channels, n_outputs = _weight(weights, "head_0.conv_0").shape[0], weights["fc.weight"].shape[0]
     if not 16 <= most_channels <= n_outputs:
-        raise OriginalWeightsError(f"fc.weight has {n_outputs} outputs, head_0 {most_channels}")
+        raise OriginalWeightsError(f"fc.weight has {n_outputs} outputs, and head_0 has {most_channels} channels")
     possible = [6, 5] if condition_channels == _CITYSCAPES_CHANNELS else [5, 6]
     if any(key.startswith("up_4.") for key in weights):
         possible = [7]
@@ -94,7 +94,7 @@ def _generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[s
         "n_middle_blocks": 2,
         "noise_channels": 0,
     }
-    if weights["fc.weight"].dim() == 2:  # --use_vae
+    if weights["fc.weight"].dim() == 2:  # trained with SPADE's option --use_vae
         height, width = _style_sides(n_outputs // most_channels)
         settings |= {"style_channels": weights["fc.weight"].shape[1], "style_height": height, "style_width": width}
     return settings
@@ -118,8 +118,8 @@ def _oasis_generator_settings(weights: StateDict, chosen: Mapping[str, int]) -> 
     channels = weights["fc.weight"].shape[1]
     n_noise = chosen.get("noise_channels", _NOISE_CHANNELS if channels > _NOISE_CHANNELS else 0)
     if n_noise >= channels:
-        expected = f"takes {channels} channels of noise and labels together"
-        raise OriginalWeightsError(f"{expected}, not {n_noise} of noise: lower generator.noise_channels")
+        found = f"takes {channels} channels for noise and labels together"
+        raise OriginalWeightsError(f"{found}. Set generator.noise_channels lower than {n_noise}")
     return {
         **_shared_settings(weights, "body.0", "first_norm"),
         "in_channels": channels - n_noise,

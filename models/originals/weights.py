@@ -3,7 +3,8 @@
 The names and shapes of a state dict determine the network. The originals' state dicts differ from ours:
 
 - Nearly every convolution before a norm has a bias, which the norm cancels. Imports subtract this bias from
-  the running mean of batch norm, and then drop it. They keep it only in layers that CUT compares. Exports write zeros.
+  the running mean of batch norm, and then drop it. Layers that CUT's loss compares keep their biases. Exports write
+  zeros.
 - CUT's state dicts contain the constant filters of antialiased layers.
 - Old files contain unused running statistics of instance norm, and names can begin with `module.`. For spectral norm,
   files from torch 0.4.1 to 1.0.0 contain the divided weight instead of the vector `weight_v`.
@@ -30,7 +31,7 @@ _IGNORED = ("running_mean", "running_var", "num_batches_tracked", "filt")  # sta
 
 @dataclass(frozen=True)
 class ImportedNetwork:
-    """A network of this project with the weights of an original.
+    """A network of this project with the weights of an original network.
 
     scheme: Name of the file format in FORMATS.
     settings: Arguments of the network's class.
@@ -44,8 +45,8 @@ class ImportedNetwork:
 def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | None = None) -> ImportedNetwork:
     """Return the network of this project that computes the same as the original with these weights.
 
-    chosen: Arguments that the shapes do not determine, instead of the defaults: n_upsamplings of SPADE's generator,
-        noise_channels of OASIS's generator, and biased_downs of ResNet generators.
+    chosen: Values for arguments that the shapes do not determine: n_upsamplings of SPADE's generator, noise_channels of
+        OASIS's generator, and biased_downs of ResNet generators. Missing arguments get their defaults.
 
     Raises:
         OriginalWeightsError: No original network has these names and shapes.
@@ -72,7 +73,7 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
 
 
 def scheme_of(network: nn.Module) -> str:
-    """Return the name in FORMATS of the file format for `network`. An import of such a file gives the same network.
+    """Return the name in FORMATS of the file format for `network`. An import of the file restores the network.
 
     Raises:
         OriginalWeightsError: No original program has this network.
@@ -89,10 +90,10 @@ def scheme_of(network: nn.Module) -> str:
 
 
 def _difference(network: nn.Module, description: OriginalFormat) -> str:
-    """Return how a network would change by an export and an import, or "" if it would not change."""
+    """Return a text that says what an export and import would change in a network, or "" if nothing changes."""
     has_spectral_norm = bool(spectral_norms(network))
     if description.spectral_norm not in (None, has_spectral_norm):
-        return f"spectral_norm is {str(description.spectral_norm).lower()} there"
+        return f"spectral_norm is {str(description.spectral_norm).lower()} in the original"
     chosen = {key: getattr(network, key) for key in _LEFT_OPEN if hasattr(network, key)}
     reason, settings = "", dict[str, Any]()
     try:
@@ -102,15 +103,15 @@ def _difference(network: nn.Module, description: OriginalFormat) -> str:
         ours, theirs = _layers(network), _layers(read)
         different = next((path for path in [*ours, *theirs] if ours.get(path) != theirs.get(path)), None)
         if different is not None:
-            reason = f"{different} is {theirs.get(different)} there, not {ours.get(different)}"
+            reason = f"{different} is {theirs.get(different)} in the original, not {ours.get(different)}"
         elif not description.recognizes(weights):
-            reason = "its layers have other names there"
+            reason = "the original's layers have other names"
     except _MISMATCHES as error:
         reason = _reason(error)
-    for key, value in {**settings, **description.fixed}.items():  # users know settings, not layers
+    for key, value in {**settings, **description.fixed}.items():  # name a setting, because users do not know layers
         of_network = getattr(network, key, settings.get(key, value))
         if of_network != value:
-            return f"{key} is {value} there, not {of_network}"
+            return f"{key} is {value} in the original, not {of_network}"
     return reason
 
 
@@ -119,7 +120,7 @@ def _layers(network: nn.Module) -> dict[str, str]:
 
 
 def export_original(network: nn.Module, scheme: str, *, biases_before_norms: bool) -> StateDict:
-    """Return the state dict of the original network that computes the same as `network`, on the CPU.
+    """Return the weights of `network` as a state dict of the original program, on the CPU.
 
     scheme: Format of the file, from `scheme_of`.
     biases_before_norms: Whether to add a bias of zeros to each convolution before a norm.
@@ -155,7 +156,7 @@ def _reason(error: Exception) -> str:
 
 
 def _with_v(weights: StateDict) -> StateDict:
-    """Return the weights with spectral norm's `weight_v`, which is computed for old files from the divided weight."""
+    """Return the weights. If an old file lacks spectral norm's `weight_v`, add it."""
     weights = dict(weights)
     for key in [key for key in weights if key.endswith(".weight_orig")]:
         layer = key.removesuffix("_orig")

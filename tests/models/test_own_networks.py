@@ -108,7 +108,7 @@ def test_own_networks_train_and_are_needed_to_load_the_run(tiny_config: Path) ->
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (Interleaved, r"image i of 4 must be scored with source i % 2 of 2"),
+        (Interleaved, r"4 images .* source i % 2"),
         (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)"),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
 @pytest.mark.parametrize(
     ("network", "message"),
     [
-        (Larger, r"generator\.name=plain: a source .* becomes \(1, 3, 16, 16\)\. Return .*8, 8\)"),
+        (Larger, r"generator\.name=plain: .* \(1, 3, 16, 16\)\. Return .*8, 8\)"),
         (Sideless, r"Sideless\.image_sides: returns 8\. Return an ImageSides"),
         (ReadingValues, r"generator\.name=plain: cannot be built on the meta device"),
     ],

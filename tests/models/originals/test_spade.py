@@ -150,7 +150,7 @@ def test_the_sides_of_the_map_are_as_near_as_its_pixels_allow(n_pixels: int, sid
 
 
 def test_an_encoder_with_another_latent_is_not_of_spade() -> None:
-    with pytest.raises(OriginalWeightsError, match=r"SPADE: style_channels is 256 there, not 8"):
+    with pytest.raises(OriginalWeightsError, match=r"SPADE: style_channels is 256 .* not 8"):
         scheme_of(add_spectral_norm(StyleEncoder(style_channels=8, base_channels=2)))
 
 
@@ -182,7 +182,7 @@ def test_the_channels_of_noise_are_the_originals_default_or_chosen(reference: di
     weights = reference["oasis_generator"]["state_dict"]  # 4 classes and 3 channels of noise
     assert generator_with(weights).noise.n_channels == 0
     assert generator_with(weights, noise_channels=3).noise.n_channels == 3
-    with pytest.raises(OriginalWeightsError, match=r"takes 7 channels of noise and labels together, not 7 of noise"):
+    with pytest.raises(OriginalWeightsError, match=r"takes 7 channels .* lower than 7"):
         import_original(weights, {"noise_channels": 7})
 
 
@@ -227,7 +227,7 @@ def test_weights_that_only_resemble_oasis_are_refused_in_one_line(reference: dic
 @pytest.mark.parametrize(
     ("sizes", "outer", "message"),
     [
-        ({"base_channels": 32}, False, "base_channels is 64 there, not 32"),
+        ({"base_channels": 32}, False, "base_channels is 64 .* not 32"),
         ({}, True, r"unet\.head is Conv2d"),
     ],
 )
