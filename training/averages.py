@@ -16,7 +16,7 @@ from training.methods.method import Averages, Method
 from utils.distributed import World
 from utils.torch_private import copy_all
 
-N_BATCHES = 20  # the running mean of batch norm (momentum 0.1) averages about as many batches
+N_BATCHES = 20  # the running mean of batch norm (momentum 0.1) averages about this many batches
 
 
 class WeightAverage(AveragedModel):
@@ -73,7 +73,7 @@ def read_statistics_batches(averages: Averages, dataset: TrainingDataset, batch_
 
 @torch.no_grad()
 def estimate_statistics(method: Method, averages: Averages, batches: Sequence[Batch]) -> None:
-    """Estimate the running statistics of the averages' batch norms from batches of training samples.
+    """Estimate the batch norm statistics of the averaged generators from batches of training samples.
 
     Statistics copied from the trained network do not fit the averaged weights. The estimate uses its own random
     generators, so it does not change the training. SyncBatchNorm uses the batches of all processes.

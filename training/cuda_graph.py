@@ -24,7 +24,7 @@ class CaptureError(UserError):
 
 
 def make_step(method: Method) -> Callable[[StepBatches], None]:
-    """Return the method's step, as a CUDA graph if possible. Registered losses exclude it: they may use the CPU."""
+    """Return the method's step, as a CUDA graph if possible. Registered losses may use the CPU and prevent it."""
     return CudaGraphStep(method, CudaGraphs()) if method.repeats_steps and not REGISTERED_LOSSES else method.step
 
 
@@ -56,7 +56,7 @@ class CudaGraphs:
         """Return a function that repeats `work` on the same memory, or None if the graph would leave too little memory.
 
         Raises:
-            RuntimeError: `work` cannot be captured. torch may then be unusable (torch 2.11: its random numbers).
+            RuntimeError: `work` cannot be captured. torch can then be unusable (torch 2.11: random numbers fail).
         """
         allocated, (free, total) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
         free += torch.cuda.memory_reserved() - allocated
@@ -114,7 +114,7 @@ class CudaGraphStep:
         return {name: network.frozen for name, network in self._method.networks.items()}
 
     def _repeat(self, drawn: object, shapes: str, batches: StepBatches) -> Run | None:
-        """Return a function that runs the step with these batches as a graph, or None if it must run normally."""
+        """Return a function that runs the step with these batches as a graph, or None to run normally."""
         self._n_seen[shapes, drawn] += 1
         if self._n_seen[shapes, drawn] <= WARM_UP_STEPS:
             return None
@@ -132,7 +132,7 @@ class CudaGraphStep:
                 while cause.__context__ is not None:  # the first error explains the failure
                     cause = cause.__context__
                 reason = str(cause).strip().partition("\n")[0]
-                remedy = "Repeat the command with train.cuda_graph=false. It continues from the newest checkpoint."
+                remedy = "Repeat the command with train.cuda_graph=false. The run continues at its newest checkpoint."
                 raise CaptureError(f"a step cannot be a CUDA graph: {reason}. {remedy}") from error
             if repeat is None:
                 self._give_up("it would leave too little memory")

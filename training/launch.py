@@ -1,4 +1,4 @@
-"""Starts a run: `train`, for train.py and other programs, and the smoke test."""
+"""Starts a run: `train` for train.py and other programs, and `smoke` for the smoke test."""
 
 import math
 import shlex
@@ -76,8 +76,8 @@ def train(
     resume, accepts_changed_data: See `ResumeOptions`.
 
     Raises:
-        UserError, OSError: A setting, the data or a file cannot be used. This process already trains a run. The run is
-            finished, and settings that affect its result have changed.
+        UserError, OSError: A setting, the data or a file cannot be used, this process already trains a run, or the run
+            is finished but settings that affect its result have changed.
         Interrupted: A signal stopped the run. Its state is saved. Only the main thread receives signals.
     """
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
@@ -133,7 +133,7 @@ def start_training(
 ) -> Training | None:
     """Build a run, restore it, and prepare its folder. Return None if the run is already finished.
 
-    session: Record of this start. Only the main process has a record.
+    session: Writer of log.txt and state.json, or None in processes other than the main process.
     """
     build.prepare_device(config, world.device)
     folder = run_folder(config)
@@ -161,7 +161,7 @@ def start_training(
 
 
 def smoke(config: Config) -> None:
-    """Run some steps, a validation and a checkpoint, and resume for one more step, in a temporary folder.
+    """Train some steps, validate, save a checkpoint, and resume for one more step, in a temporary folder.
 
     The folder is in run.root, which all machines of a run can read, or in the nearest parent folder that exists.
     """
@@ -177,6 +177,6 @@ def smoke(config: Config) -> None:
                 try:
                     run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
                 except Interrupted as error:
-                    raise Interrupted(error.signal_number) from None  # no step: its checkpoint is deleted
+                    raise Interrupted(error.signal_number) from None  # omit the step, whose checkpoint is deleted
             world.barrier()
         logger.info("smoke test passed: %d steps, validation, checkpoint, and a resumed step", n_steps)

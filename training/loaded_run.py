@@ -45,7 +45,7 @@ class Losses:
     """The losses of one pass.
 
     generator, discriminator: Weighted sums over all directions, 0-d. Both can share a graph, so the first backward pass
-        needs retain_graph=True. A backward pass fills the gradients of all networks. To prevent this, pass `inputs`.
+        needs retain_graph=True. backward() fills the gradients of all networks, unless its argument `inputs` is set.
     terms: Unweighted losses and other scalars, by their tags in metrics.jsonl.
     """
 
@@ -77,7 +77,7 @@ class LoadedRun:
         """Return samples of a split with their targets, on the device. Raise DataError for an index out of range."""
         samples, wanted = self._samples(split), list(indices)
         if not wanted or any(index not in range(len(samples)) for index in wanted):
-            raise DataError(f"split {split}: indices are {wanted}, expected some of 0 to {len(samples) - 1}")
+            raise DataError(f"split {split}: indices are {wanted}, expected at least one from 0 to {len(samples) - 1}")
         return Batch.of([samples[index] for index in wanted]).to(self.method.device)
 
     def evaluate(self, split: str) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The folder of a run: its lock, checkpoints, log and state, the free disk space, and an earlier run in the folder."""
+"""The folder of a run: lock, checkpoints, log, state and free disk space. The folder of an earlier run is renamed."""
 
 import json
 import logging
@@ -41,7 +41,7 @@ RETRY_S = 2.0  # time between attempts to save at the end of a run
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Hold the lock of a run, a file next to its folder. The system releases the lock when the process ends.
+    """Hold the lock file of a run, next to the run's folder. The system releases the lock when the process ends.
 
     Raise UserError if another process holds the lock.
     """
@@ -87,7 +87,7 @@ def archive_run(folder: Path) -> Path | None:
 
 
 def unused_name(path: Path, suffix: str = "") -> Path:
-    """Return the path with a number before its suffix. It is the lowest number that no file or folder has."""
+    """Return `path` with the lowest number before its suffix that makes the path unused."""
     stem = path.name.removesuffix(suffix)
     names = (path.with_name(f"{stem}.{number}{suffix}") for number in count(1))
     return next(name for name in names if not name.exists())
@@ -115,7 +115,7 @@ def check_space(training: Training) -> None:
 
 
 def free_bytes(folder: Path) -> int | None:
-    """Return the free disk space for a folder, which need not exist, in bytes, or None if it is unknown."""
+    """Return the free disk space at `folder` in bytes, or None if it is unknown. The folder need not exist."""
     for place in (folder, *folder.absolute().parents):
         with suppress(OSError):
             disk = shutil.disk_usage(place)
@@ -129,7 +129,7 @@ def size(n_bytes: int) -> str:
 
 
 class CheckpointManager:
-    """Writes the checkpoints of a run. All processes call its methods in the same steps. The main process writes."""
+    """Writes the checkpoints of a run. All processes call each method, and the main process writes."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
@@ -158,7 +158,7 @@ class CheckpointManager:
     def save_best(self, figures: Mapping[str, float]) -> None:
         """Save best.pt if the figures of a validation are the best so far. Only the main process calls this.
 
-        All processes have estimated the batch norm statistics of the averages before the validation.
+        Before the validation, all processes must have estimated the batch norm statistics of the averaged networks.
         """
         training, best = self._training, self._training.best
         reached = best.improved_by(figures)
@@ -177,7 +177,7 @@ class CheckpointManager:
         logger.info("best so far: %s %.4f, saved %s", best.figure, figures[best.figure], path)
 
     def _try_to_save(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
-        """Try to save. Return in all processes whether this succeeded. Raise OSError if the last try fails."""
+        """Try to save. Return whether this succeeded, to all processes. Raise OSError if the last try fails."""
         training, failure = self._training, None
         training.estimate_statistics()
         processes = training.world.gather(training.process_state())
@@ -242,7 +242,7 @@ class Session(Sink):
             self._stack.callback(os.close, self._descriptor)
 
     def end_step(self) -> None:
-        """Count the step. Raise UserError if the folder was removed: later files would create an incomplete folder."""
+        """Count the step. Raise UserError if the folder was removed, because a new folder would lack its files."""
         folder, descriptor = self._folder, self._descriptor
         if descriptor is not None and not (folder.is_dir() and os.path.samestat(os.fstat(descriptor), folder.stat())):
             raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")
@@ -255,8 +255,8 @@ class Session(Sink):
     def end(self, state: State, line: str | None, *, signal: str | None = None, reason: str | None = None) -> None:
         """Write how the session ended, and close the log.
 
-        If a run fails before its folder exists, nothing is written. If a signal stops the run so early, the folder is
-        created, so that job scripts find the state of the run.
+        If a run fails before its folder exists, write nothing. If a signal stops a run before its folder exists, create
+        the folder, so that job scripts find the state of the run.
 
         line: Last line of log.txt.
         signal: Name of the signal that stopped the run.
@@ -305,7 +305,7 @@ class Session(Sink):
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[Session]:
-    """Yield the record of a run. On exit, write how the run ended, even if training never began."""
+    """Yield a `Session` for a run. On exit, write how the run ended, even if training never began."""
     session = Session(folder)
     try:
         yield session

@@ -47,7 +47,7 @@ class TrainedNetwork:
     def freeze(self, prefixes: Sequence[str]) -> None:
         """Freeze all parameters whose names begin with one of `prefixes`, and train the others.
 
-        A prefix ends at a dot of the name. Frozen parameters get no gradient, but keep their optimizer state.
+        A prefix consists of whole parts of a name. Frozen parameters get no gradient, but keep their optimizer state.
         """
         names = [name for name, _ in self.module.named_parameters()]
         for prefix in prefixes:
@@ -106,7 +106,7 @@ def _begins_with(name: str, prefix: str) -> bool:
 
 
 def freeze_parts(networks: Mapping[str, TrainedNetwork], settings: TrainConfig, epoch: int) -> None:
-    """Freeze the parts in `settings.freeze`, and during `freeze_global_epochs` the `coarse_parts` of generators."""
+    """Freeze `settings.freeze`. In the first `freeze_global_epochs` epochs, also freeze generators' `coarse_parts`."""
     always = [part.split(".", 1) for part in settings.freeze]
     if unknown := [network for network, _ in always if network not in networks]:
         raise ConfigError(f"train.freeze: no network {unknown[0]!r}. The networks are {', '.join(networks)}.")

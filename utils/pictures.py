@@ -50,7 +50,7 @@ def difference(fake: Tensor, target: Tensor) -> Tensor:
 
 
 def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bicubic"] = "bilinear") -> Tensor:
-    """Resize a (C, H, W) image, uint8 or float32, as torchvision does (whose import is slow)."""
+    """Resize a (C, H, W) image, uint8 or float32. The result equals torchvision's, but its import is slow."""
     if image.shape[1:] == (height, width):
         return image
     batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # like image[None], but keeps channels last
@@ -58,7 +58,7 @@ def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bi
 
 
 def means_of_squares(image: Tensor, side: int) -> Tensor:
-    """Return the means of square blocks of a (C, H, W) image, in its dtype. To save memory, convert strips to float."""
+    """Return the means of square blocks of a (C, H, W) image, in its dtype. Strips of rows are computed in turn."""
     height, width = image.shape[1:]
     n_rows = max(1, 2**22 // (width * side)) * side
     means = [
@@ -69,7 +69,7 @@ def means_of_squares(image: Tensor, side: int) -> Tensor:
     return result if image.is_floating_point() else result.round_().to(image.dtype)
 
 
-PERCENTILES = (1, 99)  # black and white in a picture
+PERCENTILES = (1, 99)  # percentiles of the values that become black and white
 _MAX_PIXELS = 2**16  # number of sampled pixels for the percentiles
 
 

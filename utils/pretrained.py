@@ -35,7 +35,7 @@ class Weights:
             if not isinstance(found, Tensor) or found.shape != shape or found.layout != torch.strided:
                 raise WeightsError(f"{self.path}: holds no {key} of shape {list(shape)}; {self.remedy}")
             if not found.is_floating_point() or found.is_meta or not found.isfinite().all():
-                raise WeightsError(f"{self.path}: its {key} is damaged: not finite numbers; {self.remedy}")
+                raise WeightsError(f"{self.path}: {key} contains values that are not finite numbers; {self.remedy}")
 
     @property
     def facts(self) -> dict[str, str]:
@@ -71,7 +71,7 @@ class PretrainedFile:
     def announcement(self) -> str:
         """A line for a dry run, which does not download the file."""
         missing = f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}"
-        return f"{missing}. The run downloads them; this check sets {self.without}."
+        return f"{missing}. The run downloads them. This check sets {self.without}."
 
     def load(self) -> Weights:
         """Read the file in torch's cache, and first download it if necessary. Raise WeightsError if this fails."""
@@ -81,8 +81,8 @@ class PretrainedFile:
                 download(self.url, cached)
             except (OSError, RuntimeError, HTTPException) as error:
                 raise WeightsError(
-                    f"{self.what}, {cached.name} ({self.megabytes} MB), which are not in {cached.parent} and could not "
-                    f"be downloaded from {self.url} ({error}). Copy that file there, set the environment variable "
+                    f"{self.what}. {cached.name} ({self.megabytes} MB) is not in {cached.parent}, and could not be "
+                    f"downloaded from {self.url} ({error}). Copy it to this folder, set the environment variable "
                     f"TORCH_HOME to the folder of another cache, or set {self.without}."
                 ) from error
         try:
@@ -102,7 +102,7 @@ def download(url: str, path: Path) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(SILENCE_S)  # torch.hub has no argument for it
+    socket.setdefaulttimeout(SILENCE_S)  # torch.hub has no argument for a timeout
     try:
         torch.hub.download_url_to_file(url, str(path), hash_prefix=path.stem.rsplit("-", 1)[1])
     finally:

@@ -12,7 +12,7 @@ HIGHER_IS_BETTER = (
     *("psnr", "psnr_weighted", "psnr_shifted", "ssim", "ssim_weighted", "ssim_shifted", "ms_ssim"),
     *("pixel_accuracy", "mean_iou"),
 )
-"""A copy of names from the registry of metrics, which imports torch. All others are minimized, except sharpness."""
+"""Copied from the registry of metrics, which would import torch. Other metrics except sharpness are minimized."""
 
 
 class Point(NamedTuple):
@@ -65,7 +65,7 @@ def curves(records: Iterable[Mapping[str, Any]]) -> dict[str, list[Point]]:
 
 
 def best(tag: str, points: Iterable[Point]) -> Point:
-    """Return the first of the best points of a metric. The tag is, for example, validation/l1."""
+    """Return the best point of a metric, or the first of equal points. A tag is, for example, validation/l1."""
     figure = tag.rpartition("/")[2]
     if figure == "sharpness":
         return min(points, key=lambda point: abs(point.value - 1))

@@ -15,7 +15,7 @@ SUFFIX = ".safetensors"
 def require_safetensors() -> None:
     """Raise CheckpointError if the package safetensors is not installed."""
     if importlib.util.find_spec("safetensors") is None:
-        raise CheckpointError('safetensors is not installed: python -m pip install --editable ".[export]"')
+        raise CheckpointError('safetensors is not installed. Run python -m pip install --editable ".[export]"')
 
 
 def write_safetensors(path: Path, weights: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:

@@ -46,7 +46,7 @@ def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
     """Return the factors of MS-SSIM, 0-d each, and the SSIM of each pixel at the finest scale, (N, C, H, W).
 
-    Each factor is the mean contrast term of a scale. At the last scale, it is the mean SSIM. Images are (N, C, H, W).
+    The last scale's factor is its mean SSIM. The others are mean contrast terms. Images are (N, C, H, W).
     """
     if fake.is_cuda:  # cuDNN could compute float32 convolutions in TF32
         fake, target = fake.double(), target.double()

@@ -125,7 +125,7 @@ WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "bare weights": (rewrite({"a": torch.ones(3)}), "not a checkpoint of this application"),
     "no version": (rewrite({"format": FORMAT}), "has format version None"),
     "version 1": (rewrite(HEAD | {"format_version": 1, "generator": {}}), "has format version 1, .*1\\.0\\.0"),
-    "later version": (rewrite(HEAD | {"format_version": FORMAT_VERSION + 1}), "Update it"),
+    "later version": (rewrite(HEAD | {"format_version": FORMAT_VERSION + 1}), "Update the application"),
     "keys missing": (rewrite(HEAD | {"step": 3}), "lacks config, generator"),
 }
 

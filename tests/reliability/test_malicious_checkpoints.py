@@ -74,7 +74,7 @@ def test_nothing_is_run(tmp_path: Path, name: str, container: Callable[[Path, An
     marker, path = tmp_path / "marker", tmp_path / "checkpoint-00000001.pt"
     container(path, gadgets(marker)[name])
     for read in (read_weights_file, load_generator):
-        with pytest.raises(CheckpointError, match=r"damaged or not a checkpoint: .*which could run code"):
+        with pytest.raises(CheckpointError, match=r"damaged or not a checkpoint: .*could run code"):
             read(path)
     assert not marker.exists()
 

@@ -25,11 +25,11 @@ from utils.distributed import World
 from utils.signatures import accepted
 
 Features = Sequence[Tensor]
-"""Features of images at each compared layer (tap), (N, C, H, W)."""
+"""Features of images at each layer (tap) that the loss compares, (N, C, H, W)."""
 
 
 class TappedGenerator(nn.Module):
-    """A generator that also returns its features at some layers. As a module, it can be compiled."""
+    """A generator that also returns its features at some layers. torch.compile needs it to be a module."""
 
     def __init__(self, generator: nn.Module, taps: Sequence[str]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class TappedGenerator(nn.Module):
 
 
 class _Translation(NamedTuple):
-    """Translations of images, which are mirrored if `flipped`, and features of the unmirrored images without graph."""
+    """Translations of images (first mirrored if `flipped`), and features of the unmirrored images, without graph."""
 
     fake: Tensor
     keys: Features
@@ -53,15 +53,15 @@ class _Translation(NamedTuple):
 class Contrastive(Unpaired):
     """A generator, the discriminator of the target domain, and the projection of the generator's features.
 
-    The discriminator steps first, then generator and projection (Park et al. 2020).
+    The discriminator is updated first, then the generator and the projection together (Park et al. 2020).
 
     generator: Generator. Its `network` is a TappedGenerator.
     objective: Losses of the translations in addition to the contrastive loss.
     optimizers: Group "generator" with the generator and the projection, and group "discriminator".
     taps: Names of the generator's layers whose features are compared.
-    shares_encoder: Whether the features of the sources come from the pass that translates them. Dropout and batch norm
+    shares_encoder: Whether the pass that translates the sources also provides their features. Dropout and batch norm
         prevent this, because they make two passes of the generator differ.
-    is_flipped: Whether the next pass mirrors its images, or None if this is not drawn yet.
+    is_flipped: Whether the next pass mirrors its images, or None if this has not been decided yet.
     """
 
     generator: TrainedNetwork
@@ -74,7 +74,7 @@ class Contrastive(Unpaired):
     is_flipped: bool | None = None
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw whether the only pass mirrors its images. Each case runs other kernels and needs its own CUDA graph."""
+        """Decide at random whether the step's only pass mirrors its images. Each case needs a separate CUDA graph."""
         if not self.contrastive.flip_equivariance:
             return ()
         if sum(map(len, batches)) > 1:
@@ -83,11 +83,11 @@ class Contrastive(Unpaired):
         return self.is_flipped
 
     def settle(self) -> None:
-        """Clear the value that `draw_ahead` drew."""
+        """Clear the decision of `draw_ahead`."""
         self.is_flipped = None
 
     def update(self, groups: Sequence[Sequence[Pair]]) -> None:
-        """Update the discriminator from each group, and generator and projection from the last group."""
+        """Update the discriminator with each group, and the generator and the projection with the last group."""
         *others, last = groups
         for passes in others:
             self._update_discriminator(passes, keeps_graph=False)
@@ -175,7 +175,7 @@ class Contrastive(Unpaired):
 
 
 def draw_coin() -> float:
-    """Return a random number in [0, 1) from torch's global CPU generator. Checkpoints hold its state."""
+    """Return a random number in [0, 1) that depends on torch's CPU random state, which checkpoints hold."""
     return float(torch.rand(()))
 
 

@@ -26,7 +26,7 @@ SIDES: tuple[Side, Side] = ("A", "B")
 class _Half(NamedTuple):
     """The translations of one domain's images, and their generator losses.
 
-    loss: Weighted sum of the losses. Only this field can have a graph, until the backward pass.
+    loss: Weighted sum of the losses. Only this field has a graph, and only until the backward pass.
     """
 
     fake: Tensor
@@ -38,13 +38,13 @@ class _Half(NamedTuple):
 class Cycle(Unpaired):
     """A generator for each direction and a discriminator for each domain (Zhu et al. 2017).
 
-    Both generators are updated first. Both discriminators are then updated with the translations from before.
+    Both generators are updated first. The discriminators then use the translations made before this update.
 
     a_to_b, b_to_a: Generators.
     a, b: Discriminators of the domains A and B.
     objectives: Losses of the translations, by the domain of their sources.
     weights: Weights of the cycle consistency losses (section 3) and of the identity loss (section 5.2).
-    optimizers: Groups "generators" and "discriminators". The two networks of a group share the sum of their losses.
+    optimizers: Groups "generators" and "discriminators". Each group minimizes the summed losses of its networks.
     """
 
     a_to_b: TrainedNetwork
@@ -110,7 +110,7 @@ class Cycle(Unpaired):
         return Pair(of_b.fake, of_a.fake)
 
     def _discriminator_loss(self, pair: Pair, fake: Pair) -> Tensor:
-        # B first, as in the original code, because both pools draw from the same random generator
+        # compute B first, as in the original code, because both pools draw from the same random generator
         of_b = self.b.loss(pair.source, fake.target, pair.target)
         return of_b + self.a.loss(pair.target, fake.source, pair.source)
 
@@ -157,7 +157,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
 def objectives_of(losses: Mapping[str, WeightedLoss]) -> dict[Side, GeneratorObjective]:
     """Return the generator losses of each direction, by the domain of the sources.
 
-    Losses that need label maps exist only for sources of A. The names of all other losses end in the target domain.
+    Losses that need label maps exist only for sources of A. Other names get the target domain as a suffix.
     """
     of_a_only = {name for name in losses if name in GENERATOR_LOSSES and GENERATOR_LOSSES[name].needs_labels}
     named = {name: name if name in of_a_only else f"{name}_B" for name in losses}

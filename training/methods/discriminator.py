@@ -56,7 +56,7 @@ class TrainedDiscriminator:
         return self.pool.exchange(condition, fake) if self.pool else (condition, fake.detach())
 
     def outputs(self, transform: Transform, *pairs: tuple[Tensor, Tensor]) -> list[Outputs]:
-        """Transform pairs of a condition and an image. Return their outputs, from a single pass if possible."""
+        """Return the network's outputs for transformed pairs of a condition and an image, in one pass if possible."""
         discriminator = self.trained.network
         seen = {id(source): transform.of_source(source) for source, _ in pairs}  # pairs can share a source
         sources = [seen[id(source)] for source, _ in pairs]
@@ -70,7 +70,7 @@ class TrainedDiscriminator:
     def loss_of(
         self, source: Tensor, fake: Tensor, real: Tensor, transform: Transform, *, fakes: Outputs, reals: Outputs
     ) -> Tensor:
-        """Return the loss, 0-d, from the outputs for real images and for translations, which can be from a pool.
+        """Return the loss, 0-d, from the outputs for translations (new ones or from a pool) and for real images.
 
         source, fake, real: Images before the transform.
         """
@@ -135,7 +135,7 @@ class TrainedDiscriminator:
     def _bare(self, source: Tensor, transform: Transform) -> Callable[[Tensor], Outputs]:
         """Return the network as a function of transformed images, without DistributedDataParallel.
 
-        These passes need no gradients of the weights, or another pass synchronizes the gradients.
+        DDP is not needed: the weights need no gradients, or another pass synchronizes the gradients.
         """
         network = self.trained.compute_copy
         seen = transform.of_source(source) if self.sees_source else None

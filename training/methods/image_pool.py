@@ -14,13 +14,13 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """An exchange of one pair that is drawn before the step. The tensors stay in place for a CUDA graph.
+    """The random choice for an exchange of one pair, made before the step. A CUDA graph uses the same tensors again.
 
     earlier: Copy of the pair in the pool.
     present: Pair of the current translation.
     is_shown: Whether the discriminator gets `earlier`, 0-d bool.
     place: Index of `earlier` in the pool, or None if the discriminator gets `present`.
-    is_drawn: Whether `draw_ahead` has been called, and `settle` not yet.
+    is_drawn: Whether `draw_ahead` has been called and `settle` has not.
     """
 
     earlier: Pair
@@ -34,7 +34,7 @@ class ImagePool:
     """Up to `size` earlier translations. An earlier translation replaces the current translation half of the time.
 
     The pool then stores the current translation instead (Shrivastava et al. 2017, section 2.3).
-    Random numbers come from torch's global CPU generator.
+    Random numbers come from torch's random state on the CPU.
 
     coin_first: Whether an index is drawn only if the discriminator gets an earlier translation, as in CycleGAN.
         pix2pixHD and pix2pix always draw an index.

@@ -58,7 +58,7 @@ class Method(ABC):
     """A training method: networks by name, their optimizer groups, and their joint update.
 
     progress: Metric of a validation that measures progress. Lower is better.
-    networks: Every trained network by its name in checkpoints, in the order of the groups.
+    networks: Every trained network by its name in checkpoints, in the order of the optimizer groups.
     optimizers: Optimizer groups by name. Each trained network belongs to one group.
     translators: Generators by direction, beginning with the default direction.
     means: Means of losses and other scalars since the last report, by tag.
@@ -92,11 +92,11 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """Pools in the order of their use in a step, each with the name of a batch's tensor of the same image size."""
+        """The image pools in order of use, and for each pool the name of a batch's tensor with its image size."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw a step's random numbers of the CPU before the step, because a CUDA graph cannot draw them.
+        """Draw the CPU's random numbers for a step before the step, because a CUDA graph cannot draw on the CPU.
 
         Return the key of the graph for these numbers. Draw nothing and return None if no graph can run the step.
         """
@@ -116,7 +116,7 @@ class Method(ABC):
             pool.settle()
 
     def begin_step(self, step: int, planned_steps: int) -> None:
-        """Set the number of the next step, from 0. Values that depend on it change in place, as CUDA graphs require."""
+        """Set the number of the next step, counted from 0. For CUDA graphs, change dependent values in place."""
         self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:
@@ -140,7 +140,7 @@ class Method(ABC):
 
     @abstractmethod
     def build_validation(self, averages: Averages, of_sources: Evaluator, **shared: Any) -> Validation:
-        """Return the validation for the main process. It uses the averages if there are any.
+        """Return the validation for the main process. It uses the averaged generators if there are any.
 
         of_sources: Evaluator for images of the source domain.
         shared: The arguments of `Validation` that do not depend on the method.

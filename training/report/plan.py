@@ -1,4 +1,4 @@
-"""The plan of a run (networks, data, steps, settings without effect), which is printed at the start, and --dry-run.
+"""The plan that is printed before training (networks, data, steps, settings without effect), and --dry-run.
 
 --dry-run also prints the layers of the networks, and the memory and time of the run. It writes and downloads nothing.
 """
@@ -39,7 +39,7 @@ from utils.log import logger
 from utils.pretrained import PretrainedFile
 from utils.text import counted, exact, listed
 
-CHECKED_SAMPLES = 100  # number of training samples to check, and of label maps in each split
+CHECKED_SAMPLES = 100  # number of training samples that are checked, and of label maps that are checked in each split
 LISTED_CLASSES = 40
 
 
@@ -71,7 +71,7 @@ def describe(training: Training) -> list[str]:
         lines.append(f"left out       files of other formats: {others}")
     if cached := cached_split(config, layout, training.folder):
         lines.append(f"cache          {config.data.cache}")
-        with suppress(DataError):  # `room` also reads the unpaired image, which can be damaged
+        with suppress(DataError):  # `room` can read another target (unpaired data), which can be damaged
             needed, free = map(size, room(cached, layout.names.index(sample.name)))
             lines[-1] += f", about {needed} for all samples, {free} free"
     if validation:
@@ -108,7 +108,7 @@ def check_palettes(config: Config, splits: Splits) -> None:
 
 
 def _describe_samples(layout: Layout, first: Sample) -> str:
-    """Return the number of samples and the size of the first pair. Without pairs, list each domain."""
+    """Return the number of samples and the size of the first pair. For unpaired data, describe each domain."""
     images = [first.source] if first.target is None else [first.source, first.target]
     sizes = [f"{image.shape[-1]}x{image.shape[-2]}" for image in images]
     if len(layout.sides) == 1:
@@ -118,7 +118,7 @@ def _describe_samples(layout: Layout, first: Sample) -> str:
 
 
 def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[str]:
-    """Return lines about the validation samples, with a warning if their figures can mislead."""
+    """Return lines about the validation samples, with a warning if scores on these samples can mislead."""
     share, best = config.train.validation_share, config.checkpoint.best
     line = f"validation     {counted(n_samples, 'sample')} of {splits.validation_name}"
     if splits.validation_name == HELD_BACK:
@@ -131,7 +131,7 @@ def describe_validation(config: Config, splits: Splits, n_samples: int) -> list[
         return [f"{line}, {held} of {held + rest} groups of train.validation_group={pattern}"]
     if splits.validation_name != TRAIN:
         return [f"{line}; train.validation_share has no effect" if share else line]
-    remedy = "add a split val, or set train.validation_share=0.05 without data.validation_split"
+    remedy = "add a split val, or remove data.validation_split and set train.validation_share=0.05"
     return [
         f"{line}, which are training samples. To change this, {remedy}.",
         *([] if best in ("auto", "none") else [f"warning        checkpoint.best={best} depends on training samples"]),
@@ -159,7 +159,7 @@ def dry_run(config: Config, options: ResumeOptions) -> None:
         loading_s = (time.perf_counter() - begin_s) / n_checked
         layers, n_kept_bytes = watch_pass(training.method, batch)
         n_samples = f"{n_checked} of {len(training.splits.train)} training samples"
-        checked = f"checked        {n_samples}, and networks and losses on a batch of them: no errors"
+        checked = f"checked        {n_samples}, the networks and the losses: no errors"
         memory = describe_memory(training, n_kept_bytes)
         for line in [*layers, *memory, checked, *describe_time(training, batch, loading_s)]:
             logger.info(line)
@@ -186,7 +186,7 @@ def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
     """Compute the losses of a training pass, and measure its layers and memory.
 
     Return a table of layers for each network, as lines, and the number of bytes that the backward passes need in
-    addition to the weights. If a discriminator gets real and translated images in one pass, its batch holds both.
+    addition to the weights. If a discriminator gets real and translated images in one pass, its table counts both.
     """
     modules = [network.module for network in method.networks.values()]
     known = {parameter.untyped_storage().data_ptr() for module in modules for parameter in module.parameters()}
@@ -202,7 +202,7 @@ def watch_pass(method: Method, batch: Batch) -> tuple[list[str], int]:
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # compiled code runs no hooks
         layers = {n: stack.enter_context(watched_layers(one.compute_copy)) for n, one in method.networks.items()}
         stack.enter_context(torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor))
-        losses = method.losses(method.inputs(batch))  # they keep all tensors alive until the sum
+        losses = method.losses(method.inputs(batch))  # the losses keep all tensors alive until the bytes are summed
         n_bytes = sum(kept.values())
         del losses
     return [line for name, of_network in layers.items() for line in table(name, of_network)], n_bytes
@@ -220,7 +220,7 @@ def describe_memory(training: Training, n_kept_bytes: int) -> list[str]:
     return [
         f"memory         about {size(3 * weights + gradients + n_kept_bytes)}: {size(weights)} for weights, twice as "
         f"much for Adam, {size(gradients)} for gradients, {size(n_kept_bytes)} for the backward passes of a batch",
-        f"checkpoint     about {size(training.n_bytes)}, {n_kept} of them are kept{best}",
+        f"checkpoint     about {size(training.n_bytes)} each; the run keeps {n_kept}{best}",
     ]
 
 
@@ -291,7 +291,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
             return
         parameters = _weights_of(module)
         weight = max(parameters, key=Tensor.numel)
-        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each pixel uses all weights
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # their pixels use all weights
         flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
         n_parameters = sum(parameter.numel() for parameter in parameters)
         layers.append(Layer(names.pop(module), tuple(output.shape), n_parameters, flop))
@@ -303,7 +303,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
 
 
 def table(title: str, layers: list[Layer]) -> list[str]:
-    """Return a table of the layers and their sum, as lines."""
+    """Return a table of the layers with a row of sums, as lines."""
     rows = [*layers, Layer("in all", (), sum(layer.n_parameters for layer in layers), sum(one.flop for one in layers))]
     width = max(len(name) for name in (title, *(row.name for row in rows)))
     return [f"{title:<{width}}  {'output':>20}  {'parameters':>12}  {'GFLOP':>9}"] + [

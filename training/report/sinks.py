@@ -24,7 +24,7 @@ from utils.run_figures import read_rows
 
 _NOT_IN_LINES = ("learning_rate", "amp", "progress")  # sections of tags that the console leaves out
 _CONSTANT = ("source", "target", "real", "weights")  # pictures that are the same at each step
-SHOWN_VALIDATIONS = 100  # number of the latest validations on the page
+SHOWN_VALIDATIONS = 100  # largest number of validations on the page
 
 # charts of TensorBoard's tab "custom scalars", by section; the tags are regular expressions
 CHARTS = {
@@ -46,7 +46,7 @@ CHARTS = {
 class Progress:
     """Figures of the steps since the last report.
 
-    scalars: All figures by TensorBoard tag: means of losses and logits, learning rates, scales, speed.
+    scalars: All figures by TensorBoard tag: means of losses and logits, learning rates, loss scales, speed.
     left_s: Estimated time until the last step, in seconds.
     """
 
@@ -60,7 +60,7 @@ class Sink:
 
     Each method may raise OSError if the disk fails. The run then continues, with a warning.
 
-    place: File, folder or program that warnings name.
+    place: Name of the file, folder or program, for warnings.
     """
 
     place: Path | str
@@ -141,7 +141,7 @@ class Console(Sink):
         )
 
     def validation(self, step: int, report: ValidationReport) -> None:
-        """Log the figures of the validation samples, and hints on the translations."""
+        """Log the figures of the validation samples, and the hints about the translations."""
         logits = report.scalars.get("logits/D/validation")
         seen = "" if logits is None else f"  {_short('logits/D/validation')} {logits:.3f}"
         logger.info("validation (%s)   %s%s", report.split, report.summary, seen)
@@ -196,7 +196,7 @@ class MetricsFile(JsonLines, Sink):
         self.append(report.step, report.scalars)
 
     def validation(self, step: int, report: ValidationReport) -> None:
-        """Write the figures, and the split of the samples."""
+        """Write the figures, and the name of the validation split."""
         self.append(step, {"split": report.split, **report.scalars})
 
 
@@ -282,7 +282,7 @@ class TensorBoard(Sink):
         self._write(lambda writer: _add_scalars(writer, report.scalars, report.step))
 
     def validation(self, step: int, report: ValidationReport) -> None:
-        """Write the figures, the split of the samples, and their pictures."""
+        """Write the figures, the name of the validation split, and the pictures."""
 
         def add(writer: SummaryWriter) -> None:
             _add_scalars(writer, report.scalars, step)
