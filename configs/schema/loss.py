@@ -74,7 +74,7 @@ class LossConfig(Section, prefix="loss."):
     patch of a translation with the most similar part of the target within this distance. 0: the pairs are aligned."""
     shift_patch: int = number(16, least=4, most=128)
     """Side length of the patches that are shifted as a whole, in pixels."""
-    shift_penalty: float = number(0.1)
+    shift_penalty: float = number(0.2)
     """Relative increase of a patch's difference per pixel of displacement, at the first step. It falls to 0 at half of
     the epochs' steps."""
     kl_divergence: float = weight(0.05, "pairs", needs_style=True)
