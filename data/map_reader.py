@@ -121,7 +121,7 @@ def is_later_source(kind: str) -> bool:
 
 
 def stack_files(layout: Layout, index: int) -> list[Blob]:
-    """Return the files of the images that sample `index` concatenates; empty if there is one source folder."""
+    """Return the files of the images that are concatenated for sample `index`; empty for a single source folder."""
     files = layout.provenance(index).files
     kinds = [kind for kind in files if is_later_source(kind) or (kind == "source" and not layout.n_classes)]
     return [files[kind] for kind in kinds] if any(map(is_later_source, kinds)) else []
@@ -194,7 +194,7 @@ def label_maps(layout: Layout, most: int | None = None) -> list[Blob]:
 
 
 def palette_problems(files: Iterable[File]) -> list[str]:
-    """Return a problem that names two files with different palettes, or an empty list if all palettes agree.
+    """Return a list with a message about two files with different palettes; empty if all palettes agree.
 
     Only headers are read. Two palettes agree if the shorter palette is the beginning of the longer palette.
     """

@@ -35,9 +35,9 @@ class PairedFolders(RegisteredLayout):
     If all names in a folder end in the same words, this ending is ignored. For example, `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` of Cityscapes are partners.
 
-    folders: Folder of each map, or None: "source" (its files name the samples), further `source_kinds`, "target",
-        "instances", "features" (precomputed, RGB images), "weights" (of target pixels), and "labels" (label maps in
-        addition to source images).
+    folders: Folder of each map, or None. Maps are "source" (its files name the samples), the other `source_kinds`,
+        "target", "instances", "features" (precomputed, RGB images), "weights" (of target pixels), and "labels" (label
+        maps in addition to source images).
 
     Raises:
         PairingError: A folder is missing or empty, two files have the same name, or a file has no partner.

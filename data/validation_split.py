@@ -110,5 +110,5 @@ def suggested_setting(name: str) -> str:
 
 
 def _by_beginning(names: Sequence[str]) -> Mapping[str, str]:
-    """Return the first name with each prefix, by prefix."""
+    """Return a mapping from each prefix to the first name with this prefix."""
     return {match[0]: name for name in reversed(names) if (match := _BEGINNING.match(name))}

@@ -68,7 +68,7 @@ class WorkerMonitor:
     batches: Keys of each batch.
     collate: Function that converts a list of samples to a batch.
     timeout_s: Maximum time for a batch in seconds; 0: no limit.
-    should_stop: Called every POLL_S while waiting.
+    should_stop: Function that is called every POLL_S seconds during waiting. If it returns True, waiting ends.
     lost: Index of the sample that a process was reading when it died, or first index of a batch that did not arrive.
     """
 

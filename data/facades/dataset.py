@@ -228,7 +228,7 @@ class HouseFront:
             self.draw_bush(rows, np.array([edge, edge]), radius * 1.2, radius)
 
     def draw_bush(self, rows: np.ndarray, columns: np.ndarray, height: float, width: float) -> None:
-        """Draw a plant of ellipses. `rows` and `columns` are their centres, `height` and `width` their half axes."""
+        """Draw a plant as several ellipses with centres (`rows`, `columns`) and half axes `height` and `width`."""
         box = rows.min() - height, columns.min() - width, rows.max() + height, columns.max() + width
 
         def inside(y: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -98,7 +98,7 @@ class Canvas:
             np.copyto(plane[area], value, where=mask)
 
     def _cast_shadow(self, reach: int, left: int, bottom: int, right: int) -> None:
-        """Darken `reach` rows of pixels below a box, a little to the right, except for the sky."""
+        """Darken `reach` rows of pixels below a box, shifted a little to the right. The sky stays unchanged."""
         area = np.s_[bottom : bottom + reach, left + round(0.3 * reach) : right + round(0.3 * reach)]
         is_sky = self.labels[area] == _IDS["sky"]
         ramp = np.arange(len(is_sky), dtype=np.float32)[:, None] * 0.45 / max(reach, 1) + 0.5

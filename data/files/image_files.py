@@ -103,7 +103,7 @@ def open_image(file: File, n_channels: int = 0) -> Iterator[StoredImage]:
     """
     try:
         with warnings.catch_warnings(), file.open("rb") as opened:
-            warnings.simplefilter("ignore", UserWarning)  # metadata is damaged, but the pixels are intact
+            warnings.simplefilter("ignore", UserWarning)  # about damaged metadata; the pixels are intact
             if is_tiff(opened):
                 yield TiffImage(opened, str(file))
             elif file.suffix.lower() == ARRAY_SUFFIX:
@@ -297,7 +297,7 @@ def read_weights(file: File) -> Tensor:
 
     def check(n_channels: int) -> None:
         if n_channels != 1:
-            raise DataError(f"{file}: has {counted(n_channels, 'channel')}, a weight map has 1: save it as grey")
+            raise DataError(f"{file}: has {counted(n_channels, 'channel')}, expected 1: save the weight map as grey")
 
     weights = read_pixels(file, 1, check)
     values = weights.float()

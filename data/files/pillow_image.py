@@ -57,7 +57,7 @@ class PillowImage(StoredImage):
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of the upright image. An EXIF orientation after the pixels is ignored."""
+        """Height and width of the upright image. An EXIF orientation that is stored after the pixels is ignored."""
         image = self._image
         if image.format != "PNG" or "exif" in image.info:  # getexif would decode all pixels of other PNGs
             with suppress(Exception):  # damaged EXIF

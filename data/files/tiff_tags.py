@@ -136,7 +136,7 @@ def _band_names(xml: str) -> dict[int, str]:
 def _resolution(tags: Mapping[int, Any], description: str) -> tuple[float, float] | None:
     """Return the horizontal and the vertical number of pixels per centimetre, or None.
 
-    description: Description of the page. Microscopes, OME and ImageJ write the size of a pixel there.
+    description: Description of the page. Microscopes, OME and ImageJ write the size of a pixel into it.
     """
     for pattern in _MICRONS_PER_PIXEL:
         if (found := re.search(pattern, description, re.DOTALL)) and float(found[1]):
@@ -247,5 +247,5 @@ def _extra_tags(
 
 
 def _interleaved(image: Tensor) -> Any:
-    """Return a view of the image, (H, W, C), or (H, W) for one channel. The writer copies only a strip or a tile."""
+    """Return a view of the image, (H, W, C), or (H, W) for one channel."""
     return image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()

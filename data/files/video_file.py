@@ -17,7 +17,7 @@ from torch import Tensor
 from data.batch import DataError
 from utils.text import counted
 
-FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # can hold H.264, and times of frames
+FORMATS = {".mp4": "mp4", ".m4v": "mp4", ".mov": "mov", ".mkv": "matroska"}  # can hold H.264 and a time per frame
 _H264 = {"crf": "18", "preset": "medium", "flags": "+frame_duration"}  # 18: no visible loss (ffmpeg's guide)
 _COLORS = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt709", "color_range": "tv"}
 _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}

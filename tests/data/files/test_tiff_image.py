@@ -191,7 +191,7 @@ def test_channels_are_counted_before_pixels_are_read(tmp_path: Path, monkeypatch
     path = tiff(tmp_path, FOUR)
     with pytest.raises(DataError, match=r"has 4 channels, data\.source_channels is 2"):
         read_stored(path, StoredForm(2, "data.source_channels", is_8_bit=False))
-    with pytest.raises(DataError, match="has 4 channels, a weight map has 1"):
+    with pytest.raises(DataError, match="has 4 channels, expected 1"):
         read_weights(path)
 
 
