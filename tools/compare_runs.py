@@ -33,7 +33,7 @@ MISSING = "-"
 class RecordedRun:
     """What a run has recorded so far. Files can be missing if the run was killed, or if an older version wrote it.
 
-    settings: Text of each setting's value, by `section.key`. Empty if config.yaml is unreadable.
+    settings: Values as text, by `section.key`, and weights of registered losses. Empty if config.yaml is unreadable.
     status: State and step, such as "finished at step 1000".
     validated_on: Validation split and number of samples.
     metrics: Best point of each validation metric, by metric name.
@@ -91,7 +91,7 @@ def are_comparable(runs: Sequence[RecordedRun]) -> bool:
 
 
 def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_best: bool) -> list[str]:
-    """Return one cell per group: the mean over its runs of the best metric. For a single run, add the step."""
+    """Return one cell per group: the mean of its runs' best values of a metric. For a single run, add the step."""
     points = [[run.metrics[name] for run in group if name in run.metrics] for group in groups]
     means = {n: Point(n, statistics.fmean(point.value for point in found)) for n, found in enumerate(points) if found}
     winner = best(name, means.values()).step if marks_best and len(means) > 1 else None

@@ -61,7 +61,7 @@ def check_packages(file_format: Format) -> None:
 
 
 def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
-    """Raise FileExistsError if `path` exists although `may_exist` is false, or if `is_folder` is wrong for it."""
+    """Raise FileExistsError if `path` exists although `may_exist` is false, or its type (file or folder) is wrong."""
     problem = ""
     if path.exists() and path.is_dir() != is_folder:
         problem = "is a file, but --folder needs a folder" if is_folder else "is a folder"

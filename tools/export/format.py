@@ -68,7 +68,7 @@ def write_checked(
 ) -> None:
     """Write a temporary file, check its translations, and move it to `path`.
 
-    read: Function that loads the file, and returns a function that computes its output from named inputs.
+    read: Function that loads the file. It returns a function that runs the file's generator on named inputs.
 
     Raises:
         ExportError: Translations of the file differ from the examples. The file is deleted.

@@ -53,7 +53,7 @@ class ImageProgram(nn.Module):
             unit of their files if the settings give a value range, otherwise uint8.
         instances: (N, 1, H, W) int32 ids, if the generator uses instance edges.
         features: Precomputed features, (N, 3, H, W) uint8, or encoded features, (N, C, H, W) float32 in [-1, 1].
-        source_images: Images in addition to class ids, (N, C, H, W). Their type depends on the value range as above.
+        source_images: Images in addition to class ids, (N, C, H, W), float32 or uint8 as explained above.
         latents: (N, C) noise and style. See `given_latents`.
         """
         self.sides.check(source)

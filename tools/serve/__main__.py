@@ -22,7 +22,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--host", metavar="ADDRESS", help="address to listen on; default: 127.0.0.1; other machines need a token")
     port_help = "port to listen on, or 0 for any free port; default: %(default)s"
     add("--port", type=whole_number(0, 65535), default=8000, metavar="N", help=port_help)
-    token_help = f"file with the token that clients must send (Authorization: Bearer); default: value of {TOKEN}"
+    token_help = f"file with the token that clients must send (Authorization: Bearer); default: variable {TOKEN}"
     add("--token-file", type=Path, metavar="FILE", help=token_help)
     for option, least, what in (
         ("--batch-size", 1, "maximum batch size; images of the same size are translated together"),

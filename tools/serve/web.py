@@ -50,7 +50,7 @@ class _Connection(H11Protocol):
     def _watch(self) -> None:
         waits_for = (self.conn.their_state in (h11.IDLE, h11.SEND_BODY), self.transport.get_write_buffer_size())
         is_in_head = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
-        head = (self.cycle,) if is_in_head else None  # another object for each request
+        head = (self.cycle,) if is_in_head else None  # self.cycle differs for each request
         if (any(waits_for) and waits_for == self._moved) or (head and head == self._head):
             self.transport.abort()
         self._moved, self._head = waits_for, head

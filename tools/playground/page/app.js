@@ -53,7 +53,7 @@ const board = new DrawingBoard({ canvas: get("source"), cursor, corner: get("cor
   onChange: () => {
     get("undo").disabled = !board.canUndo;
     get("redo").disabled = !board.canRedo;
-    get("samples").value = ""; // the picture is no longer that sample
+    get("samples").value = ""; // the picture no longer equals the sample
     translate();
   },
   onResize: () => {
@@ -223,7 +223,7 @@ async function openBlank() {
   await open(() => Picture.blank(width, height, palette.paper, model.needs_instances));
 }
 
-/** Return a label map in the colours of label map files. These can differ from the palette's colours. */
+/** Return a canvas with a label map in the colours of label map files, which can differ from the palette. */
 function coloredCanvas(picture) {
   const colorOf = new Map(model.file_colors.map(([color, id]) => [id, parseInt(color, 16)]));
   return picture.toCanvas(value => colorOf.get(value));

@@ -81,7 +81,7 @@ export class Gestures {
     if (!this.held.size) this.frame.classList.remove("moving");
   }
 
-  /** If the pointer is over the picture, Space and a drag move the picture. Otherwise Space draws. */
+  /** If the pointer is over the picture, a drag with Space held moves the picture. Otherwise Space draws. */
   #key(event) {
     if (event.key === "Tab" || event.key?.startsWith("Arrow")) this.isOver = false;
     if (event.key !== " " || !(this.isOver || this.spaceIsDown)) return;

@@ -30,7 +30,7 @@ export async function readInstances(file, picture) {
   if (ids.width !== picture.width || ids.height !== picture.height) {
     throw new FileError(
       `${file.name}: is ${ids.width}x${ids.height}, but the label map is ${picture.width}x${picture.height}. ` +
-      `First open its label map with a longest side of ${Math.max(ids.width, ids.height)}.`);
+      `First open the label map with "Longest side" ${Math.max(ids.width, ids.height)} under More.`);
   }
   return Int32Array.from(ids.values);
 }

@@ -1,4 +1,4 @@
-// Store the drawing of this tab in sessionStorage, for a reload of the page. A PNG stores each value as a colour.
+// Store the drawing in sessionStorage, so that a reload restores it. Its values are the colours of a PNG.
 
 import { pictureOf } from "image_file";
 import { separateInstances } from "instances";

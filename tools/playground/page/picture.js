@@ -26,7 +26,7 @@ export class Picture {
   }
 
   /**
-   * Return the pixels that have the value of pixel `start` and are connected with it, if belongs(pixel) is true.
+   * Return all pixels that have the value of pixel `start`, are connected with it, and satisfy belongs(pixel).
    * byCorners: whether diagonal neighbours are connected.
    */
   connected(start, { byCorners = false, seen = new Uint8Array(this.values.length), belongs = () => true } = {}) {
@@ -83,7 +83,7 @@ export class Picture {
     return this.instances.map(id => ranks.get(id));
   }
 
-  /** The picture to look at; `colors` maps values to 0xRRGGBB. */
+  /** Return the picture as ImageData. colors(value): returns the colour of a value as 0xRRGGBB. */
   toImageData(colors) {
     const image = new ImageData(this.width, this.height);
     const pixels = new Uint32Array(image.data.buffer); // little-endian: alpha, blue, green, red

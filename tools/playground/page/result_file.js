@@ -13,7 +13,7 @@ const MAX_FACTS_BYTES = 2 ** 16;
 
 /** Return the result file of a job whose translation is on `canvas`. The chunk contains length, facts and source. */
 export async function encodeResult(canvas, { picture, seed, other, percent }, model) {
-  const image = new Promise(resolve => canvas.toBlob(resolve, "image/png")); // before the canvas shows another result
+  const image = new Promise(resolve => canvas.toBlob(resolve, "image/png")); // start before the canvas changes
   const { width, height, instances } = picture, hasClasses = model.classes.length > 0;
   const facts = {
     version: VERSION, of: nameOf(model), width, height, hasClasses, hasInstances: instances !== null,
@@ -80,6 +80,6 @@ function check({ version, width, height, hasClasses, seed, other, percent }, mod
       "To open only the picture, save it with another program first.");
   }
   if (!hasClasses && model.classes.length) {
-    throw new FileError(`${name}: is from an image network, but this page needs label maps. Open it on its page.`);
+    throw new FileError(`${name}: is from an image network, but this page needs label maps. Open it on its own page.`);
   }
 }

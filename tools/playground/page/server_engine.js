@@ -1,4 +1,4 @@
-// The engine of the playground: the server that sent the page translates.
+// The engine of the playground. The page's server translates.
 
 import { requestForm } from "source_files";
 import { decode } from "wire";
@@ -7,7 +7,7 @@ const MODEL = "X-Model"; // header with a digest of the model and options of the
 const OTHER_MODEL =
   "The playground now has another model or other options. Reload the page. Drawings of this model are kept.";
 
-/** An error for a server that does not answer. It can disappear when the server starts again. */
+/** An error for a server that does not answer. The page tries again until the server answers. */
 class NoConnection extends Error {
   isPassing = true;
 }

@@ -17,7 +17,7 @@ export class Stroke {
     else this.moveTo(x, y);
   }
 
-  /** Move to a pixel. A brush draws there. Other shapes move their last corner there. */
+  /** Move to a pixel. A brush draws there. Shapes move their last corner there. */
   moveTo(x, y) {
     if (this.tool === "fill") return;
     if (this.tool === "brush") {
