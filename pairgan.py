@@ -32,14 +32,14 @@ Maps = dict[str, np.ndarray]
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's limit, because a tiny file can expand to more than the memory
 MAX_SIDE = 1024  # upper limit of a model's size_multiple and min_size
-HIDDEN = re.compile(  # names that begin with a dot, and folders that systems and NAS devices add
+HIDDEN = re.compile(  # names that begin with a dot, and folders that operating systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
-OWN_CLASSES = {"synthetic_facades": 12}  # number of classes by layout, if settings do not hold it
+OWN_CLASSES = {"synthetic_facades": 12}  # number of classes of layouts without such a setting
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last metadata entry, which holds the digest of all bytes before it
-_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # allowed; 0: unset
+_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # allowed by tag
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
 
@@ -68,7 +68,7 @@ class Model:
     """A trained generator. Call the model with one image, or `batch` with several. device: "cpu" or "cuda".
 
     inputs: Dtype and number of channels of each input map. RGB images and features of tools.precompute_features are
-        uint8. Values in other units and other features are float32. output: Dtype and channels of translations.
+        uint8. Other images and features are float32. output: Dtype and channels of translations.
     n_classes: Number of classes of label maps; 0 for RGB images. ignore_id: Id of pixels without a class, or None.
     size_multiple, min_size: Sides of images are padded to multiples of `size_multiple`, and at least to `min_size`.
     step: Training step, or None for weights of the original programs. direction: AtoB or BtoA. card: See Card.

@@ -48,7 +48,7 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
     if data.is_stacked:  # the first folder can hold label maps
         folders = data.source_folder
         require(len({*folders}) == len(folders), "data.source_folder", f"[{','.join(folders)}]", "each folder once")
-        expected = "AtoB with several folders in data.source_folder. For BtoA, exchange the two folder settings"
+        expected = "AtoB with several folders in data.source_folder. For BtoA, exchange source and target folders"
         yield data.direction == "AtoB", "data.direction", expected
         n_images = len(folders) - int(data.has_labels)
         expected = f"at least {n_images}: data.source_folder names {n_images} folders of images"
@@ -82,7 +82,7 @@ def _method_rules(config: Config) -> Iterator[Rule]:
     unused = [*method.unused, *(other for other in METHODS if other != name)]
     for key, (usual, _) in config_differences(Config(), config).items():
         is_used = not any(key == setting or key.startswith(f"{setting}.") for setting in unused)
-        yield is_used, key, f"{shortened(usual)}, its default {chosen}"
+        yield is_used, key, f"{shortened(usual)}, the default, because this method does not use it {chosen}"
     for network, file in config.init.networks.items():
         is_known = network in (*method.networks, "generator", "discriminator")
         require(is_known, f"init.{network}", file, f"null: method.name={name} trains {', '.join(method.networks)}")

@@ -161,11 +161,11 @@ class OutputFolder:
         return self.path / f"{name}{suffix or self.store.suffix}"
 
     def prepare(self, existing: Existing) -> None:
-        """Create the folder, after a check that all results can be written.
+        """Check that all results can be written, and create the folder.
 
         Raises:
-            DataError: Results would overwrite inputs or each other, or would be outside the folder. Or `existing` is
-                not "replace", and results would overwrite files that test.py did not write.
+            DataError: Results would overwrite inputs or each other, or would be outside the folder. If
+                `existing` is not "replace": results would overwrite files that test.py did not write.
             OSError: The folder cannot be created or written to.
         """
         output, names, written = self.path, self.layout.names, self.path.resolve()

@@ -54,7 +54,7 @@ class Request:
         return self.size == "own"
 
     def with_size(self, preprocess: str) -> Self:
-        """Return a copy of the request in which --size is set.
+        """Return a copy of the request that has a --size.
 
         The default is "own" if `preprocess` is "crop", or if --input is set and no override sets a size.
 

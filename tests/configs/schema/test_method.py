@@ -9,7 +9,7 @@ from utils.errors import ConfigError
 
 
 def test_a_section_of_another_method_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"cycle\.identity is 1\.0, expected 0\.5, its default \(method\.name=paired"):
+    with pytest.raises(ConfigError, match=r"cycle\.identity is 1\.0, expected 0\.5, .*\(method\.name=paired"):
         config_from_dict({}, "", ["cycle.identity=1"])
 
 
@@ -33,8 +33,8 @@ def test_a_method_with_losses_of_its_own_does_without_the_adversarial_one(name: 
             ["loss.outside_mask=1", "loss.class_weights={1: 0}", "data.layout=synthetic_day_night"],
             r"data\.layout is synthetic_day_night, expected one of unpaired_folders with loss",
         ),
-        (["loss.shift_reach=2"], r"loss\.shift_reach is 2, expected 0, its default \(method"),
-        (["data.zoom=[1,2]"], r"data\.zoom is .*, expected \[\], its default \(method"),
+        (["loss.shift_reach=2"], r"loss\.shift_reach is 2, expected 0, "),
+        (["data.zoom=[1,2]"], r"data\.zoom is .*, expected \[\], "),
         (["metrics.extra=[fid,lpips]"], r"metrics\.extra is .*, expected a list of some of swd, fid, kid"),
         (["init.discriminator_C=x"], r"unknown key init\.discriminator_C"),
         (["init.networks={critic: x}"], r"init\.critic is x, expected null: method\.name=\w+ trains generator"),
