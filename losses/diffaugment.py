@@ -91,7 +91,7 @@ class DiffAugment:
         """Return a transform with random parameters for each image. They are drawn on the images' device.
 
         images: (N, C, H, W).
-        generator: Random generator. The default is torch's global generator, whose state checkpoints save.
+        generator: Random generator. The default is torch's global generator. Checkpoints save its state.
         """
         return Transform({name: DRAWS[name](images, generator) for name in self.policy})
 
@@ -135,7 +135,7 @@ DRAWS: dict[str, Callable[[Tensor, torch.Generator | None], Operation]] = {
 class _Translation(torch.autograd.Function):
     """Function `translation` with derivatives of any order. The gradient is shifted in the opposite direction.
 
-    On a GPU, the gradient of plain indexing would add in an order that varies from run to run.
+    On a GPU, the gradient of plain indexing would add values in an order that varies from run to run.
     """
 
     @staticmethod

@@ -28,7 +28,7 @@ def check_on_meta_device(make: Callable[[], nn.Module], key: str) -> None:
         with torch.random.fork_rng([]), torch.device("meta"):
             make()
     except (RuntimeError, TypeError, ValueError) as error:
-        problem = f"cannot be built on the meta device, which loading a checkpoint needs: {_first_line(error)}"
+        problem = f"cannot be built on the meta device, as is needed to load a checkpoint: {_first_line(error)}"
         raise ConfigError(f"{key}: {problem}. Do not read tensor values in the constructor; {_PAGE}.") from error
 
 

@@ -17,7 +17,7 @@ class ImageSides:
     minimum: int
 
     def check(self, images: Tensor) -> None:
-        """Raise ValueError if the size of (N, C, H, W) images is not allowed. Traced programs keep this check."""
+        """Raise ValueError if the size of (N, C, H, W) images is not allowed. Exported programs keep this check."""
         for side in images.shape[2:]:
             if side % self.multiple or side < self.minimum:
                 raise ValueError(
@@ -60,7 +60,7 @@ class Generator(nn.Module):
 
     @property
     def coarse_parts(self) -> Sequence[str]:
-        """Prefixes of the names of the parameters that train.freeze_global_epochs freezes."""
+        """Name prefixes of the parameters that train.freeze_global_epochs freezes."""
         return ()
 
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
@@ -85,5 +85,5 @@ class EncodedGenerator(nn.Module):
 
     @property
     def coarse_parts(self) -> Sequence[str]:
-        """Prefixes of the names of the parameters that train.freeze_global_epochs freezes."""
+        """Name prefixes of the parameters that train.freeze_global_epochs freezes."""
         return [f"generator.{prefix}" for prefix in self.generator.coarse_parts]

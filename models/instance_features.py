@@ -72,7 +72,7 @@ def average_in_instances(features: Tensor, instances: Tensor) -> Tensor:
 
 
 def number_regions(instances: Tensor) -> Tensor:
-    """Number the regions from 0, (N, 1, H, W) int64. A region is the set of pixels with the same id in one image."""
+    """Return region numbers from 0, (N, 1, H, W) int64. A region is the set of pixels with equal ids in one image."""
     image = torch.arange(len(instances), device=instances.device).view(-1, 1, 1, 1)
     keys = (image * 2**32 + instances.long()).flatten()
     ascending, order = keys.sort()

@@ -195,7 +195,7 @@ class PairConv2d(nn.Conv2d):
         """
         if source is None:
             return super().forward(image)
-        weight, n_channels = self.weight, source.shape[1]  # read once: each access advances spectral norm
+        weight, n_channels = self.weight, source.shape[1]  # read the weight once: each access updates spectral norm
         of_source = F.conv2d(source, weight[:, :n_channels], self.bias, self.stride, self.padding)
         of_image = F.conv2d(image, weight[:, n_channels:], None, self.stride, self.padding)
         return (of_image.unflatten(0, (-1, len(source))) + of_source).flatten(0, 1)

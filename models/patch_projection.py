@@ -32,7 +32,7 @@ class PatchProjection(nn.Module):
         vectors = []
         with torch.autocast(features[0].device.type, enabled=False):
             for perceptron, feature, places in zip(self.taps, features, positions, strict=True):
-                # permute only after indexing: otherwise the gradient is channels-last, which is slow in norms
+                # permute only after indexing, because a channels-last gradient would be slow in norms
                 chosen = at_least_float32(feature).flatten(2)[:, :, places].mT.flatten(0, 1)
                 projected = perceptron(chosen)
                 vectors.append(projected / (projected.norm(dim=1, keepdim=True) + _EPSILON))

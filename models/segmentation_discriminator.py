@@ -53,7 +53,7 @@ class SegmentationUnet(nn.Module):
 
     Each up block but the first also takes the output of the down block with the same resolution (a skip connection).
 
-    widths: Channels of the image and of the output of each down block. last_width: Channels of the last up block.
+    widths: Channels of the image, then of each down block's output. last_width: Channels of the last up block.
     """
 
     def __init__(self, widths: Sequence[int], last_width: int, n_logits: int) -> None:

@@ -44,7 +44,7 @@ class StyledImages(NamedTuple):
 
 
 class StyleEncoder(nn.Module):
-    """Resizing to 256x256 pixels, strided convolutions, and linear layers for mean and log variance.
+    """Encoder: resizing to 256x256 pixels, strided convolutions, linear layers for mean and log variance.
 
     Unlike in the original, the layers do not depend on the size of the training images.
     """

@@ -85,7 +85,7 @@ class UnetGenerator(Generator):
 
     @staticmethod
     def without_effect(*, n_downsamplings: int) -> Sequence[str]:
-        """Return dropout if no level of the decoder has dropout."""
+        """Return `dropout` if the decoder is too small to have dropout layers."""
         return ("dropout",) if n_downsamplings == 5 else ()
 
     def forward(self, source: Tensor) -> Tensor:

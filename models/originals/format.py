@@ -41,7 +41,7 @@ class OriginalFormat:
     fixed: Arguments of `network` that are constants in the original.
     spectral_norm: Whether the original has spectral norm. None if spectral norm is an option of the original.
     is_written: Whether exports can use this format.
-    constants: Returns tensors by name that the original's file contains in addition.
+    constants: Returns the additional constant tensors in the original's file, by name.
     left_open: Arguments of `network` that the tensor shapes do not determine.
     """
 

@@ -72,7 +72,7 @@ def _unet_prefix(level: int) -> str:
 
 
 def _patch_names(theirs: str, network: MultiscalePatchDiscriminator) -> Names:
-    """Return the layer names of PatchGANs. theirs: Pattern of a Sequential's name, with {scale} and {layer}."""
+    """Return the original layer names of PatchGANs. theirs: A Sequential's name, with {scale} and {layer}."""
     names: Names = {}
     for number, scale in enumerate(network.scales):
         their_number = len(network.scales) - 1 - number  # scale 0 of the original has the lowest resolution

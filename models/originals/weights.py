@@ -2,11 +2,10 @@
 
 The names and shapes of a state dict determine the network. The originals' state dicts differ from ours:
 
-- Nearly every convolution before a norm has a bias, which the norm cancels. Imports subtract this bias from
-  the running mean of batch norm, and then drop it. Layers that CUT's loss compares keep their biases. Exports write
-  zeros.
+- Nearly every convolution before a norm has a bias, which the norm cancels. Imports subtract this bias from the running
+  mean of batch norm, and then drop it. Layers that CUT's loss compares keep their biases. Exports write zeros.
 - CUT's state dicts contain the constant filters of antialiased layers.
-- Old files contain unused running statistics of instance norm, and names can begin with `module.`. For spectral norm,
+- Old files contain unused running statistics of instance norm. Names can begin with `module.`. For spectral norm,
   files from torch 0.4.1 to 1.0.0 contain the divided weight instead of the vector `weight_v`.
 """
 
@@ -73,7 +72,7 @@ def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | N
 
 
 def scheme_of(network: nn.Module) -> str:
-    """Return the name in FORMATS of the file format for `network`. An import of the file restores the network.
+    """Return the name in FORMATS of the file format that stores `network` without changes.
 
     Raises:
         OriginalWeightsError: No original program has this network.
