@@ -30,7 +30,7 @@ CUT = ["method.name=contrastive", *_UNPAIRED, "generator.upsample=antialiased", 
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark case. settings: Settings that differ from the full-size pix2pixHD."""
+    """A benchmark case. settings: Changes to the settings of the full-size pix2pixHD."""
 
     name: str
     height: int

@@ -1,6 +1,6 @@
-"""What a training step computes: operations and bytes, counted on torch's meta device, which needs no GPU and no data.
+"""Count the operations and bytes of a training step, on torch's meta device. This needs no GPU and no data.
 
-python -m bench.count [--config F | --write]      --write renews the table in docs/performance.md
+python -m bench.count [--config F | --write]      --write updates the table in docs/performance.md
 """
 
 import argparse
@@ -32,17 +32,18 @@ from utils.distributed import World
 RECIPES = Path(__file__).parents[1] / "configs"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- bench.count -->\n", "<!-- end of bench.count -->\n"
-# dense bfloat16 operations and bytes per second, by a part of the name that torch gives: NVIDIA's data sheets, and for
-# the H200 what its tensor cores reach
+# GPU: (dense bfloat16 operations per second, bytes per second), from NVIDIA's data sheets. For H200 and H100, the
+# operations are a measurement on an H200. The keys are parts of torch's device names.
 PEAKS = {"H200": (790e12, 4.8e12), "H100": (790e12, 3.35e12), "A100": (312e12, 2.0e12)}
 OTHERS = "others"
-_N_BYTES = 2  # the passes compute in bfloat16
-_IN_FLOAT32 = "_fused_adam_"  # the weights, their gradients and moments
+_N_BYTES = 2  # bytes of a bfloat16 value, for all operators except _IN_FLOAT32
+_IN_FLOAT32 = "_fused_adam_"  # this operator uses float32 weights, gradients and moments
 
 
 class Call(NamedTuple):
-    """A call of an operator. The owner is the role of the network whose layer computes.
+    """A call of an operator.
 
+    owner: Role of the network that calls the operator, or OTHERS.
     flop: Operations of convolutions and matrix products. A multiplication and an addition are two operations.
     n_bytes: Bytes that are read and written, if no operators are fused.
     """
@@ -54,27 +55,27 @@ class Call(NamedTuple):
 
 
 def flop_of(calls: Sequence[Call], owner: str | None = None) -> int:
-    """Return the operations of all calls, or of the layers of an owner."""
+    """Return the number of operations of all calls, or only of the calls of `owner`."""
     return sum(call.flop for call in calls if owner in (None, call.owner))
 
 
 def least_seconds(calls: Sequence[Call], device: str) -> float | None:
-    """Return the shortest time on a GPU: for each call the longer of arithmetic and memory traffic.
+    """Return the shortest possible time on a GPU, or None if PEAKS lacks this GPU.
 
-    None: PEAKS has no such GPU.
+    For each call, count the time of its arithmetic or of its memory traffic, whichever is longer.
     """
     peaks = next((peaks for name, peaks in PEAKS.items() if name in device), None)
     return peaks and sum(max(call.flop / peaks[0], call.n_bytes / peaks[1]) for call in calls)
 
 
 class _Watch(TorchDispatchMode):
-    """Records each call in `calls`. owners: Roles by the class of the network that is called first."""
+    """Records each operator call in `calls`. owners: Roles of networks, by class name."""
 
     def __init__(self, owners: Mapping[str, str]) -> None:
         super().__init__()
         self.calls: list[Call] = []
         self._owners, self._tracker = owners, ModuleTracker()
-        self._of_weights: dict[int, tuple[str, Tensor]] = {}  # the tensors stay alive, so that numbers stay theirs
+        self._of_weights: dict[int, tuple[str, Tensor]] = {}  # keeps the tensors alive, so that their ids stay unique
 
     def __enter__(self) -> "_Watch":
         self._tracker.__enter__()
@@ -100,7 +101,7 @@ class _Watch(TorchDispatchMode):
         return made
 
     def _owner(self, tensors: Sequence[Tensor]) -> str:
-        """Return the owner of the weights among the tensors: by the network in its pass, later by their storage."""
+        """Return the owner of a call. In a backward pass, find it by the storage of the weights among `tensors`."""
         storages = {one.untyped_storage()._cdata: one for one in tensors}
         if not self._tracker.is_bw:
             roots = {name.partition(".")[0] for name in self._tracker.parents}
@@ -119,7 +120,7 @@ def _changes(argument: torch.Argument) -> bool:
 
 @contextmanager
 def _steps_on_meta() -> Iterator[None]:
-    """Let fused Adam take parameters without data, and leave out autocast, which the meta device does not have."""
+    """Allow fused Adam on the meta device, and disable autocast, which the meta device does not support."""
     with ExitStack() as stack:
         stack.enter_context(patch("torch.optim.adam._device_dtype_check_for_fused", lambda _: None))
         for place in ("torch.autocast", "utils.device.autocast"):
@@ -132,14 +133,14 @@ def count_step(config: Config, batch: Batch) -> list[Call]:
     with _steps_on_meta():
         method = METHODS[config.method.name](config, World(0, 1, torch.device("meta")))
         groups = [[batch]]
-        method.step(groups)  # makes Adam's moments
+        method.step(groups)  # creates Adam's moments
         with _Watch(_owners(method)) as watch:
             method.step(groups)
     return watch.calls
 
 
 def _owners(method: Method) -> dict[str, str]:
-    """Return the roles of the networks by the names of their classes."""
+    """Return the roles of the networks, by class name."""
     found = {"VGG19Features": "perceptual", "PerceptualLoss": "perceptual"}
     for network in method.networks.values():
         found |= dict.fromkeys({type(one).__name__ for one in (network.network, network.module)}, network.role)
@@ -147,7 +148,7 @@ def _owners(method: Method) -> dict[str, str]:
 
 
 def _batch(config: Config) -> Batch:
-    """Return a batch without values."""
+    """Return a batch on the meta device."""
     facts, n, (height, width) = build.data_facts(config), config.train.batch_size, size_of(config)
     scale = config.generator.scale
 
@@ -163,7 +164,7 @@ def _batch(config: Config) -> Batch:
 
 
 def size_of(config: Config) -> tuple[int, int]:
-    """Return height and width of the sources of a step; pictures that are not cropped have Cityscapes' 2048x1024."""
+    """Return the height and width of the sources. If images are not cropped, assume Cityscapes' 2048x1024 pixels."""
     data = config.data
     if LAYOUTS[data.layout].drawn:
         return data.synthetic_size[0], data.synthetic_size[1]
@@ -186,7 +187,7 @@ def row(name: str, config: Config) -> dict[str, object]:
 
 
 def operators(config: Config) -> list[dict[str, object]]:
-    """Return a row for each owner and operator, with the largest traffic first."""
+    """Return a row for each owner and operator. Rows with the most memory traffic are first."""
     flop, n_bytes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
     for call in count_step(config, _batch(config)):
         flop[call[:2]] += call.flop
@@ -204,10 +205,10 @@ def recipe(path: Path) -> Config:
 
 
 def main() -> None:
-    """Print the table, and write it into the page if that is asked for."""
+    """Print the table for the command line. With --write, also write it to docs/performance.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config", type=Path, metavar="F", help="a recipe, whose operators are listed")
-    parser.add_argument("--write", action="store_true", help="renew the table of all recipes in docs/performance.md")
+    parser.add_argument("--config", type=Path, metavar="F", help="list the operators of this recipe")
+    parser.add_argument("--write", action="store_true", help="update the table of all recipes in docs/performance.md")
     arguments = parser.parse_args()
     if arguments.config:
         print(markdown_table(operators(recipe(arguments.config))))

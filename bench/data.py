@@ -62,7 +62,7 @@ def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
 
 @contextmanager
 def sides_of(root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
-    """Yield a function by name that opens a loader. Caches are filled before, and removed afterwards."""
+    """Yield functions that open a loader, by name. Fill the caches before this, and remove them afterwards."""
     loaders: dict[str, OpenLoader] = {"reference": partial(reference_batches, LabelMapFolders(root, width=1024))}
     with ExitStack() as stack:
         for name, cache in {"decoded": "none", "cache memory": "memory", "cache disk": f"{folder}/cache"}.items():
@@ -80,7 +80,7 @@ def sides_of(root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
 
 def samples_per_s(open_loader: OpenLoader, n_workers: int, turn_s: float) -> float:
     """Return the samples per second of a loader after warm-up."""
-    n_together = max(1, n_workers)  # each process delivers one sample at about the same time
+    n_together = max(1, n_workers)  # all processes deliver a sample at about the same time
     with closing(open_loader(n_workers)) as loader:
         for _ in range(2 * n_together):
             next(loader)
@@ -105,7 +105,7 @@ def main() -> None:
     """Measure according to the command line, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--root", type=Path, help="data set in pix2pixHD's folders; default: drawn house fronts")
+    parser.add_argument("--root", type=Path, help="data set in pix2pixHD's folders; default: synthetic data")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # like a loader process
     rows: Rows = []

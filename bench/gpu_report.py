@@ -1,9 +1,9 @@
-"""Everything that is to be measured on a GPU, within nine minutes, in one file: bench/results/gpu_report.json.
+"""Run all GPU measurements within nine minutes, and write the results to bench/results/gpu_report.json.
 
 python -m bench.gpu_report [--output FILE]
 
-Each part runs in a process of its own, the most important part first. The file is written after each part. A part that
-fails or exceeds its time is recorded with its last lines, and the next part begins.
+Each part runs in its own process. The most important part is first. The file is written after each part. If a part
+fails or exceeds its time, the file contains the part's last lines of output, and the next part begins.
 """
 
 import argparse
@@ -31,7 +31,7 @@ _CLOCKS = "clocks.sm,clocks.mem,clocks.max.sm,power.draw,temperature.gpu"
 
 @dataclass(frozen=True)
 class Part:
-    """A measurement. arguments: Of Python; RESULTS stands for the folder of its JSON. limit_s: Its most seconds."""
+    """A measurement by a Python process. In `arguments`, RESULTS is replaced by the folder for JSON files."""
 
     name: str
     arguments: Sequence[str]
@@ -71,7 +71,7 @@ def run_part(part: Part, limit_s: float) -> dict[str, Any]:
                 problem = f"exit code {code}" if code else None
             except subprocess.TimeoutExpired:
                 if sys.platform != "win32":
-                    os.killpg(process.pid, signal.SIGKILL)  # the process, and the processes that it started
+                    os.killpg(process.pid, signal.SIGKILL)  # kill the process and its children
                 process.kill()
                 process.wait()
                 problem = f"ended after {limit_s:g} s"
@@ -88,7 +88,7 @@ def run_part(part: Part, limit_s: float) -> dict[str, Any]:
 
 
 def write_report(path: Path, parts: Sequence[Part], device: torch.device, limit_s: float = LIMIT_S) -> bool:
-    """Run the parts within `limit_s` seconds, and write the report after each. Return whether none had a problem."""
+    """Run the parts within `limit_s` seconds, and write the report after each. Return True if no part had a problem."""
     end, records = time.monotonic() + limit_s, list[dict[str, Any]]()
     about = {"date": datetime.now(UTC).date().isoformat(), "surroundings": surroundings(device), "clocks": _clocks()}
     for part in parts:
@@ -118,7 +118,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=RESULTS / "gpu_report.json", metavar="FILE")
     output = parser.parse_args().output
     if not torch.cuda.is_available():
-        print("bench.gpu_report: torch finds no GPU. Run it on a machine with one.", file=sys.stderr)
+        print("bench.gpu_report: torch finds no GPU. Use a machine with a GPU.", file=sys.stderr)
         return 2
     return 0 if write_report(output, PARTS, torch.device("cuda")) else 1
 

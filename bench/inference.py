@@ -1,4 +1,4 @@
-"""Measure translation at full size against a plain float32 loop, for the network only and from PNG to PNG.
+"""Compare the speed of translation with a plain float32 loop, for the network only and from PNG to PNG files.
 
 python -m bench.inference [--repeats N] [--case NAME …]
 """
@@ -39,7 +39,7 @@ FROM_FILES = "PNG to PNG"
 
 
 def cases_of(height: int, width: int) -> list[Case]:
-    """Return cases for an image size: the network at two batch sizes, N_FILES files, and SPADE's network."""
+    """Return cases for an image size: a network at two batch sizes, translation of files, and SPADE's network."""
     networks = [Case(f"network, {width}x{height}, batch {n}", height, width, n) for n in (1, 8)]
     files = Case(f"{FROM_FILES}, {width}x{height}, {N_FILES} files", height, width, N_FILES)
     return [*networks, files, Case(f"SPADE, {width}x{height}, batch 1", height, width, settings=tuple(SPADE))]
@@ -49,7 +49,7 @@ CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
 
 
 def sides_of(case: Case) -> list[str]:
-    """Return the programs ("sides") that a case compares. Only batch size 1 has all, because compiling is slow."""
+    """Return the programs ("sides") that a case compares. Only batch size 1 compares all, because compiling is slow."""
     if case.batch_size == 1:
         return list(LEVELS)
     return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
@@ -75,7 +75,7 @@ def network_work(case: Case, side: str, device: torch.device) -> Work:
     precision = choose_precision(LEVELS[side], "auto", device)
     allow_tf32(LEVELS[side] != "O0")
     computing = precision.cast(network).to(memory_format=build.memory_format(device))
-    give_freed_memory_back()  # used by the float32 weights
+    give_freed_memory_back()  # free the memory of the float32 weights
     computing = compiled(computing, device, is_final=True) if side == COMPILED else computing
 
     def work() -> None:
@@ -116,7 +116,7 @@ def plain_loop(case: Case, device: torch.device, folder: Path) -> Work:
 
 
 def program(side: str, device: torch.device, folder: Path) -> Work:
-    """Return a function that translates the files as in test.py. It does not load the generator."""
+    """Load the generator, and return a function that translates the files as in test.py."""
     loaded = load_generator(checkpoint_path(folder, 1))
     compiles: Literal["on", "off"] = "on" if side == COMPILED else "off"
     labels, instances = [folder / "labels"], folder / "instances"
@@ -127,7 +127,7 @@ def program(side: str, device: torch.device, folder: Path) -> Work:
 
 
 def make_translation(case: Case, side: str, device: torch.device, *, folder: Path) -> Work:
-    """Return the function that a side measures. folder: Folder with the files and the checkpoint.
+    """Return the function to measure for a side. folder: Folder with the files and the checkpoint.
 
     Only the reference keeps the default memory allocator, as pix2pixHD does. The other sides are set up as in test.py.
     """

@@ -1,4 +1,4 @@
-"""Measure the sides of a benchmark case (the programs that it compares), and write reports. The median time counts.
+"""Measure the programs that a benchmark case compares (its "sides"), and write reports with median times.
 
 The speed of a CPU varies. Therefore the sides take turns on a CPU, each in its own process. A GPU may not have memory
 for all sides. Therefore the sides run one after the other on a GPU, in one process.
@@ -66,7 +66,7 @@ def forget_peak(device: torch.device) -> None:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return
-    with suppress(OSError):  # a kernel without support keeps the peak since the start
+    with suppress(OSError):  # if the kernel cannot reset the peak, use the peak since the start
         Path("/proc/self/clear_refs").write_text("5")  # see proc(5)
 
 
@@ -95,7 +95,7 @@ class Timed:
 
 
 def prepare(side: str, make: Callable[[], Work], device: torch.device) -> int:
-    """Make and warm up the work of a side for `turn`. Return the peak memory before this, in bytes."""
+    """Make and warm up the work that `turn` measures. Return the peak memory before this, in bytes."""
     before = peak_memory_bytes(device)
     work = _works[side] = make()
     for _ in range(1 if device.type == "cpu" else WARM_UP_STEPS + 2):
@@ -199,7 +199,7 @@ def measure_cases(
     """Measure according to the command line, and write a report after each case, because a later case may fail.
 
     cases: Cases for "cpu" and for "cuda", and "other" cases that run only with --case.
-    rows_of: Returns the rows for a case, a device, a number of turns and sides. No sides: Use the default sides.
+    rows_of: Returns the rows for a case, a device, a number of turns, and sides. An empty list selects default sides.
     """
     known = {case.name: case for of_device in cases.values() for case in of_device}
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -1,7 +1,7 @@
-"""A trial for GPUs: convolutions whose numbers of channels are multiples of 8, which tensor cores want.
+"""An experiment on GPUs: pad the channels of convolutions to multiples of 8, because these suit tensor cores.
 
-Weights and files keep their shapes. `bench.train_step --side "default, padded channels"` measures it. The networks do
-not use it before a GPU has shown a gain of 3 %.
+The shapes of weights do not change. `bench.train_step --side "default, padded channels"` measures the speed. Only this
+benchmark pads channels. The networks must not pad them unless a training step on a GPU becomes at least 3 % faster.
 """
 
 from typing import Any
@@ -14,8 +14,8 @@ _conv2d = F.conv2d
 
 
 def conv2d(images: Tensor, weight: Tensor, bias: Tensor | None = None, *arguments: Any, **named: Any) -> Tensor:
-    """Compute F.conv2d with channels of zeros, which are cut off from the result; see torch for the arguments."""
-    if named.get("groups", 1) != 1 or len(arguments) > 3:  # a convolution in groups is not padded
+    """Compute F.conv2d with additional channels of zeros. Return the result without the additional channels."""
+    if named.get("groups", 1) != 1 or len(arguments) > 3:  # grouped convolutions are not padded
         return _conv2d(images, weight, bias, *arguments, **named)
     before, after = -weight.shape[1] % _MULTIPLE, -weight.shape[0] % _MULTIPLE
     images = F.pad(images, (0, 0, 0, 0, 0, before)) if before else images
@@ -25,5 +25,5 @@ def conv2d(images: Tensor, weight: Tensor, bias: Tensor | None = None, *argument
 
 
 def use_padded_channels() -> None:
-    """Let all convolutions of this process compute so."""
+    """Pad the channels of all convolutions in this process."""
     F.conv2d = conv2d  # type: ignore[assignment]

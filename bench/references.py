@@ -1,8 +1,8 @@
-"""The data loader and training updates of the original programs in plain form, as references for benchmarks.
+"""Plain versions of the original programs' data loader and training updates, as references for benchmarks.
 
-Loader: Pillow decodes and resizes images, and torchvision converts them to floats in [-1, 1]. The DataLoader has
-no end, because a new epoch would restart its processes. Updates: They use float32, contiguous memory, no compilation,
-unfused Adam, and this project's networks, so that the networks do not affect the comparison.
+The loader uses Pillow to decode and resize images, and torchvision to convert them to floats in [-1, 1]. It has no
+end, because a new epoch would restart its processes. The updates use float32, contiguous memory, unfused Adam and no
+compilation. They use this project's networks, so that only the updates are compared.
 """
 
 import random
@@ -122,8 +122,8 @@ class ReferenceUpdate(Networks):
 class ReferenceSpadeUpdate(Networks):
     """SPADE's update (Park et al. 2019): the generator steps first.
 
-    The discriminator then steps on new translations from the updated generator. This update has the same losses and
-    weights as a recorded training of the original program.
+    The discriminator then steps on new translations from the updated generator. The losses and their weights are the
+    same as in a recorded training of the original program.
     """
 
     learning_rates: tuple[float, float] = (1e-4, 4e-4)
@@ -220,7 +220,7 @@ OF_UNPAIRED: dict[str, Callable[..., Reference]] = {
 
 
 def as_in_the_originals(network: nn.Module) -> nn.Module:
-    """Use torch's instance norm, CUT's upsampling and contiguous memory, in place. Return the network."""
+    """Change a network in place to torch's instance norm, CUT's upsampling and contiguous memory, and return it."""
     for name, layer in list(network.named_modules()):
         if isinstance(layer, InstanceNorm):
             network.set_submodule(name, nn.InstanceNorm2d(layer.num_features))
@@ -246,7 +246,7 @@ def _lsgan(outputs: Outputs, aim: float) -> Tensor:
 
 
 def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) -> Tensor:
-    """Return the L1 distance of features. Average over scales. Sum over layers, or average and multiply by 4."""
+    """Return the L1 distance of features: the mean over scales of the sum (or 4 times the mean) over layers."""
     return _total(
         F.l1_loss(fake, real.detach()) * (4 / len(of_fake.features) if averages_layers else 1) / len(fakes)
         for of_fake, of_real in zip(fakes, reals, strict=True)

@@ -1,4 +1,4 @@
-"""Measure time and peak memory of a training step against the original programs.
+"""Compare the time and peak memory of a training step with the original programs.
 
 python -m bench.train_step [--repeats N] [--case NAME …]
 """
@@ -83,7 +83,7 @@ def make_reference(config: Config, device: torch.device) -> Reference:
 
 
 def make_step(case: Case, side: str, device: torch.device) -> Callable[[], object]:
-    """Return a function that makes a training step of a side (program), given a batch on the device.
+    """Return a function that makes a training step of a side (program). The batch is already on the device.
 
     Only the reference keeps the default memory allocator, as pix2pixHD does. Other sides are set up as in train.py.
     """

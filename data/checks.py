@@ -29,13 +29,13 @@ from data.preprocessing import Preprocessing
 from data.worker_monitor import MonitoredDataset, WorkerMonitor
 from utils.text import counted, listed
 
-MEASURED_SHIFTS = 32  # samples per split; measure the displacement only for these, evenly spaced
+MEASURED_SHIFTS = 32  # largest number of samples per split whose displacement is measured
 _IMAGES = ("source", "source_images", "target")
 MIN_SIDE = 48  # pixels; smaller images have too few contours
 _MAX_SIDE = 512  # pixels; of larger images, only the centre is compared
 _MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
 _CLEAR_PEAK = 12.0  # least height of a correlation peak above the mean, in standard deviations
-FAINT_PEAK = 8.0  # a limit for many pairs together, because single unrelated images reach it
+FAINT_PEAK = 8.0  # lower limit for warnings about many pairs; some unrelated pairs also reach it
 _BEYOND_REST = 1.5  # least ratio of a peak to the correlation without displacement
 _FEWEST = 3  # least number of pairs with the same displacement, for a warning
 _SMALL_SHIFT = 2  # pixels; least displacement of most pairs, for a warning
@@ -44,7 +44,7 @@ _FEWEST_FAINT = 8  # least number of pairs with different displacements, for a w
 _LARGE_REACH = 8  # pixels; with a larger loss.shift_reach, patches match by chance
 
 Shift = tuple[int, int]
-"""Pixels to the right and down."""
+"""A displacement in pixels, to the right and down."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Checked:
     types: Data types of the images, such as "uint16 source and uint8 target".
     files: Files that must not occur in several splits.
     shifts: Clear displacements of "targets" and, with several sources, of "images of the last source folder".
-    faint_shifts: Displacements with at least FAINT_PEAK. None: The displacements were not measured.
+    faint_shifts: Displacements whose peak is at least FAINT_PEAK, by the same names. None: They were not measured.
     """
 
     index: int
@@ -156,7 +156,7 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
 
 
 def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
-    """Yield a warning for each two splits, or domains of a split, that contain identical files."""
+    """Yield a warning for each pair of splits (or of domains of a split) that contain identical files."""
     by_size, by_content = defaultdict[int, list[tuple[str, Blob]]](list), defaultdict[bytes, dict[str, Blob]](dict)
     for split, file in ((split, file) for split, files in splits.items() for file in files):
         by_size[file.size()].append((split, file))
@@ -178,8 +178,8 @@ def displacement(
     """Return the displacement of a target from its source, in pixels (right, down), or None if it is not clear.
 
     The method is phase correlation (Kuglin and Hines 1975). It compares contours, because a label map and a photo have
-    nothing else in common. Drawn lines yield an accuracy of 3 pixels. scikit-image's phase_cross_correlation is no
-    alternative, because it also returns a displacement for unrelated images, without a measure of its quality.
+    nothing else in common. If one image is a line drawing, the result is accurate to 3 pixels. scikit-image's
+    phase_cross_correlation is no alternative, because it also returns a displacement for unrelated images.
 
     source: (C, H, W) image, or (1, H, W) ids. target: (C, H, W) image. Return None if their sizes differ.
     """
@@ -220,11 +220,13 @@ def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
 def shift_warnings(
     shifts: Mapping[str, Shift], what: str, faint: Mapping[str, Shift | None] = MappingProxyType({}), reach: int = 0
 ) -> Iterator[str]:
-    """Yield a warning if most samples are displaced in the same way, many in different ways, or some by many pixels.
+    """Yield a warning if most samples have the same displacement, if many are displaced, or if some are far displaced.
 
-    shifts: Clear displacements by sample name. what: Name of the displaced images, for the message.
-    faint: Displacements of all measured samples, with at least FAINT_PEAK. They are ignored unless half of the samples
-        have one, because unrelated images rarely do. reach: Different displacements up to this value are accepted.
+    shifts: Clear displacements by sample name.
+    what: Name of the displaced images, for the message.
+    faint: Displacement of each measured sample, or None if its peak is below FAINT_PEAK. If most are None, `faint` has
+        no effect, because the images are probably unrelated.
+    reach: Largest displacement in pixels that is accepted if the displacements differ.
     """
     known = {name: shift for name, shift in faint.items() if shift is not None}
     known = known if len(known) >= max(_FEWEST_FAINT, len(faint) / 2) else {}
@@ -241,7 +243,7 @@ def shift_warnings(
         remedy = f"align them, or set loss.shift_reach={needed} if images are not resized"
         remedy = "look at them with --show 12, and align them first" if needed > _LARGE_REACH else remedy
         if needed > reach:
-            found = f"by {median(lengths):g} pixels in the median of {len(known)} pairs, each in another direction"
+            found = f"by {median(lengths):g} pixels (median of {len(known)} pairs), in different directions"
             yield f"{what} are shifted {found}: {remedy} (tools.convert_data align-targets)"
             return
     least = max(_LARGE_SHIFT, reach + 1 if faint else 0)

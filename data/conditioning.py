@@ -128,7 +128,7 @@ class Conditioning:
     instance_edges: Whether the condition has a channel of edges between instances.
     source_channels, target_channels: 3 for RGB images, 1 for brightness, otherwise the number of stored channels.
     source_range, target_range: Pixel values that are mapped to -1 and 1. None: 0 and 255.
-    features: Instance features for the generator. Its encoder computes them ("encoded"), or they are "precomputed".
+    features: Where instance features come from: the generator's encoder ("encoded") or the data set ("precomputed").
     regions: Map that divides an image into regions. All pixels of a region have the same features.
     encodes_style: Whether the generator encodes the style of the target in training.
     edges_of: Map that determines the edges. Use "labels" if instances are the connected areas of a class.
@@ -208,7 +208,8 @@ class Conditioning:
     def of_discriminator(self, condition: Tensor) -> Tensor:
         """Resize a condition (N, channels, H, W) to the size of the target, for the discriminator.
 
-        To enlarge, interpolate images bilinearly, and repeat pixels of labels and edges. To reduce, average all pixels.
+        To enlarge, interpolate image channels bilinearly, and repeat pixels of label and edge channels. To reduce,
+        average the pixels of all channels.
         """
         scale = self.target_scale
         if scale == 1:
@@ -246,7 +247,8 @@ class Conditioning:
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).
 
-        Precomputed features are appended as channels in [-1, 1]. To encode features, add the target and the region map.
+        Precomputed features are more channels of the condition. If the generator encodes features, the target and the
+        region map are further arguments.
         """
         match self.features:
             case "none":

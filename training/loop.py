@@ -17,7 +17,7 @@ from utils.errors import Interrupted
 from utils.signals import END, GracefulStop
 
 CallUser = Callable[[str, int, Mapping[str, float]], str | None]
-"""Calls the user's function with this name, for a step and its scalars. Returns why the run must end, or None."""
+"""Calls a user's function, given its name, a step and scalars. Returns the reason to end the run, or None."""
 
 
 @dataclass
@@ -66,7 +66,7 @@ class TrainingLoop:
             skipped.recent_names.append(" ".join(name for group in batches for batch in group for name in batch.names))
             self.report.each(lambda sink: sink.end_step())
             self._follow_up(skipped, is_last=state.step == total_steps, is_new_epoch=state.epoch > epoch)
-        self.checkpoints.save_with_retries(state.step)  # also if no step was left
+        self.checkpoints.save_with_retries(state.step)  # save also if no step was left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
         """Check, report, validate and save after a step, if they are due."""
@@ -87,9 +87,9 @@ class TrainingLoop:
             self.checkpoints.save_if_due(step)
 
     def _report(self, *, is_periodic: bool) -> None:
-        """Report the mean losses since the last periodic report. Only this copies losses to the host.
+        """Report the mean losses since the last periodic report. Only this method copies losses to the host.
 
-        is_periodic: False at the end of the run. The means are then saved, because the run may be resumed.
+        is_periodic: Whether the report starts new means. If not, the means continue when the run is resumed.
         """
         training, state = self.training, self.training.loop
         means = training.method.means.flush(training.world, resets=is_periodic)

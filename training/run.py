@@ -48,7 +48,7 @@ _training = threading.Lock()  # only one run at a time, because threads share to
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
-    """Connect the processes of a run. Only the main process logs. Raise UserError if this process has another run."""
+    """Connect the processes of a run. Only the main process logs. Raise UserError if this process trains already."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
     if not _training.acquire(blocking=False):
         raise UserError(f"run {config.run.name}: this process trains another run. Train each run in its own process.")
@@ -113,16 +113,16 @@ class LoopState:
 
 @dataclass
 class Training:
-    """A training run with its networks, data and progress.
+    """A training run. Only the main process has `validation`, `fingerprint` and `measured_on`.
 
     averages: Moving averages of the generators' weights, by network name.
-    validation, fingerprint: Validation, and digests of the training samples. Only the main process has them.
-    measured_on: Digest of samples and protocol by metric, for `best` and the plateau. Only in the main process.
-    statistics_batches: Batches to estimate the batch norm statistics of `averages`. They are read at the first step.
+    fingerprint: Digests of the training samples.
+    measured_on: Digests of the validation samples and the protocol, for the metrics of `best` and of the plateau.
+    statistics_batches: Batches to estimate the batch norm statistics of `averages`. Read before the first step.
     estimated_step: Step of the latest estimate of the batch norm statistics.
     continues: Whether to continue the run in `folder`. If False, the run in `folder` is archived.
     saved_step: Step of the latest checkpoint in `folder`.
-    changes: Text about settings and registered losses that differ from the restored checkpoint and affect results.
+    changes: Text about changes since the resumed checkpoint that affect results: settings and registered losses.
     """
 
     config: Config
@@ -257,7 +257,7 @@ class Training:
         if len(of_processes) == self.world.size:
             self.method.load_process_state(of_processes[rank])
         elif any(of_processes):
-            logger.info("train.pool_size: image pools start empty, because %d processes saved them", len(of_processes))
+            logger.info("train.pool_size: image pools start empty, because the run had %d processes", len(of_processes))
         if len(means := state.get("means_of_processes", [])) == self.world.size:
             self.method.means.load_state(means[rank], self.world.device)
         if rank < len(state["random_states"]):
@@ -335,10 +335,11 @@ def build_validation(
 def best_figure(config: Config, split: str, progress: str, n_samples: int) -> str:
     """Return the metric that selects the best checkpoint, or "none" if no best checkpoint is kept.
 
-    split, n_samples: Split and number of the validation samples.
-    progress: Metric for checkpoint.best=auto, which depends on the training method.
+    split: Split of the validation samples.
+    progress: Metric of the training method, for checkpoint.best=auto.
+    n_samples: Number of validation samples.
 
-    Raise ConfigError if checkpoint.best is not measured on these samples, or if train.patience has no metric.
+    Raise ConfigError if the run does not measure checkpoint.best, or if train.patience is set without a metric.
     """
     best, facts, measured = config.checkpoint.best, build.data_facts(config), build.measured_metrics(config)
     has_weights = config.data.has_weight_maps or bool(facts.conditioning.class_weights)
@@ -350,7 +351,7 @@ def best_figure(config: Config, split: str, progress: str, n_samples: int) -> st
         for name, metric in METRICS.items()
         if kinds[metric.of] and metric.least_images <= n_samples and (not metric.is_optional or name in measured)
     ]
-    expected = f"one that is measured: {', '.join(possible)}"
+    expected = f"a metric that this run measures: {', '.join(possible)}"
     config.require(best not in METRICS or best in possible, "checkpoint.best", expected)
     figure = best if best != "auto" else "none" if split == TRAIN else progress
     expected = "null without a best checkpoint. Set checkpoint.best, or train.validation_share=0.05"

@@ -57,12 +57,12 @@ class ValidationReport:
 
 @dataclass(frozen=True)
 class ValidationLogits:
-    """Computes the discriminator's mean output for sources and their targets, without changing its state.
+    """Computes the mean output of the discriminator for pairs. The discriminator's state does not change.
 
     discriminator: Network without DistributedDataParallel.
     augmentation: Augmentation from training, because the discriminator was trained only on augmented images.
     predictor: Predictor of the validation. Its conditioning, precision and device are used here too.
-    min_side: Shortest side of an image that the discriminator accepts, in pixels.
+    min_side: Smallest height and width that the discriminator accepts, in pixels.
     """
 
     discriminator: nn.Module
@@ -72,7 +72,7 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, scales and samples of at least `min_side`, or None without such samples.
+        """Return the mean over patches, scales and samples. Ignore too small samples. Return None if no sample is left.
 
         step: Seed of the augmentation.
         """
@@ -194,7 +194,8 @@ class UnpairedValidation(Validation):
 
     back: Predictor from targets to sources. None: The training method does not train this direction.
     of_sources: Evaluator for images of the source domain.
-    hints, back_hints: Collectors of hints that translated sources, or translated targets, look wrong.
+    hints: Collects hints if translated sources look wrong.
+    back_hints: Collects hints if translated targets look wrong.
     """
 
     back: Predictor | None = None
@@ -223,7 +224,7 @@ class UnpairedValidation(Validation):
         return shown(self.of_sources.set_figures(features, self._sources))
 
     def measure(self, number: int, fake: Tensor) -> Measurement:
-        """Return the features of a translation and of a real target. Metrics of a single image need pairs."""
+        """Return the features of a translation and of a real target, without metrics of pairs."""
         self.hints.add(self.predictor.show_source(self.samples[number]), self.predictor.show_target(fake))
         return Measurement({}, None, self.evaluator.features(fake, number), self._targets[number])
 
@@ -265,7 +266,7 @@ class BestScore:
     """The best score of a metric so far.
 
     figure: Name of the metric, or "none" if no best checkpoint is kept.
-    value: Best score, None before the first. Higher is better.
+    value: Best score, or None before the first validation. A higher score is better.
     """
 
     figure: str
@@ -288,10 +289,10 @@ class BestScore:
 
 @dataclass
 class Patience(BestScore):
-    """The best score for early stopping, which ends a run if its validations no longer improve.
+    """The best score for early stopping. Early stopping ends a run if the score no longer improves.
 
-    This score is not read from best.pt, because a killed run may have written best.pt after its last checkpoint. A
-    resumed run would then end at another step.
+    This score is not read from best.pt. A killed run may have written best.pt after its last checkpoint, and would end
+    at another step if it resumed with that score.
 
     limit: Number of validations without improvement after which the run ends. None: No early stopping.
     n_without: Number of validations since the best score.
@@ -325,7 +326,8 @@ def can_be_compared(figure: str, state: Mapping[str, Any], measured_on: Mapping[
 def has_scores_of(figure: str, state: Mapping[str, Any], measured_on: Mapping[str, str]) -> bool:
     """Return whether the best score of a checkpoint can be compared with this run's scores of a metric.
 
-    The best score belongs to another metric if the checkpoint measured this metric only for the plateau schedule.
+    A checkpoint may contain a metric only because the plateau schedule uses this metric. The best score then belongs to
+    another metric.
     """
     is_same, settings = can_be_compared(figure, state, measured_on), state.get("config", {}).get("checkpoint")
     return is_same and isinstance(settings, dict) and settings.get("best") in (figure, "auto")

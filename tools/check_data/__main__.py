@@ -27,8 +27,9 @@ _WEIGHTS.pop("outside_mask")  # keep this weight, which decides whether label ma
 _LOSSES = [*(f"loss.{name}={weight}" for name, weight in _WEIGHTS.items()), "metrics.extra=[]"]
 """Settings of losses that fit every data set, because this tool checks only the data."""
 _RECOGNIZED = {  # messages for layouts that may be recognized by mistake
-    "side_by_side": "assuming that images hold source and target. tools.convert_data from-photos makes pairs",
-    "unpaired_folders": "assuming data.layout=unpaired_folders. The two images of a pair must have the same name",
+    "side_by_side": "assuming that each image holds a source and a target. To make pairs from photographs, use "
+    "tools.convert_data from-photos",
+    "unpaired_folders": "assuming data.layout=unpaired_folders. For pairs, give source and target the same name",
 }
 
 
@@ -41,7 +42,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     show_help = "write a picture of N training samples, as stored and with augmentation"
     add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
     add("--sheet", type=Path, default=_SHEET, metavar="FILE", help="picture file of --show; default: %(default)s")
-    add("settings", nargs="*", metavar="FOLDER|section.key=value", help="data set, or settings that override --config")
+    add("settings", nargs="*", metavar="FOLDER|section.key=value", help="folder of a data set, and settings")
     arguments = parser.parse_intermixed_args(argv)
     if not arguments.config and not arguments.settings:
         raise ConfigError("nothing to check; name a configuration with --config FILE, or a folder")

@@ -14,7 +14,7 @@ from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, data_set_folder
 from data.layout import PairingError
 from utils.errors import ConfigError
 
-_TARS = "holds tar files. python -m tools.convert_data index-shards makes them a data set"
+_TARS = "holds tar files. To use them, run python -m tools.convert_data index-shards FOLDER"
 _EXPECTED = (
     "expected folders SPLIT_label and SPLIT_img, or SPLIT_A and SPLIT_B, or images that hold source and target. "
     "Name other folders with --config FILE data.source_folder={split}_X data.target_folder={split}_Y"
@@ -25,7 +25,8 @@ ANY_CLASSES = 2**31 - 1  # data.n_classes if the user does not set it
 def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]]:
     """Recognize the layout of a folder. Return its settings, and for each split whether it needs targets.
 
-    n_classes: Number of classes in label maps. None: Allow any id. overrides: Settings from the command line.
+    n_classes: Number of classes in label maps. None: Allow any id.
+    overrides: Settings from the command line.
 
     Raises:
         ConfigError, DataError: The layout is not recognized, or an option does not fit it.
@@ -38,7 +39,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
         number = 0 if any(text.startswith("data.label_colors=") for text in overrides) else ANY_CLASSES
         data |= {"n_classes": n_classes or number, "instance_edges": bool(_splits(folder, "_inst"))}
     elif n_classes is not None:
-        raise ConfigError(f"{folder}: has no SPLIT_label for --n-classes {n_classes}. Omit the option")
+        raise ConfigError(f"{folder}: has no folder SPLIT_label. Omit --n-classes {n_classes}")
     elif any((folder / f"{split}B").exists() for split in SPLITS):  # CycleGAN's names, such as trainA
         data["layout"], names = "unpaired_folders", [split for split in SPLITS if (folder / f"{split}A").exists()]
     elif not (names := _splits(folder, "_A")):
@@ -55,7 +56,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
 
 
 def _settings(data: dict[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:
-    """Return the settings of a data set. If no source and target have the same name, it is unpaired."""
+    """Return the settings of a data set. The data set is unpaired if no target has the name of a source."""
     layouts = {data["layout"], *(text.removeprefix("data.layout=") for text in overrides)} & LAYOUTS.keys()
     has_pairs = all(LAYOUTS[name].pairs for name in layouts)
     method = {} if has_pairs else {"method": {"name": "cycle"}, "cycle": {"identity": 0}}

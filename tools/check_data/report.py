@@ -53,7 +53,7 @@ class CheckedSide:
     results: Sequence[Checked]
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of samples. Yield problems of most samples, or of images that are too small, only once."""
+        """Yield the problems of samples. Report a problem of most samples, or too small images, only once."""
         general: dict[str, list[str]] = defaultdict(list)
         for checked in self.results:
             name = self.layout.names[checked.index]
@@ -118,7 +118,7 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
 
 
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
-    """Return the usable samples of a split or None, the problems of other samples, and a remedy for the user or ""."""
+    """Return the usable samples of a split (or None), the problems of the others, and a remedy (or "")."""
     needs_labels = split == "train" and config.loss.outside_mask > 0
     open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:
@@ -149,7 +149,7 @@ def describe_ids(ids: set[int], n_classes: int, ignore_id: int | None) -> str:
 
 
 def warnings_of(sides: Sequence[CheckedSide], shift_reach: int = 0) -> Iterator[str]:
-    """Yield warnings about displaced images, and about files or groups of names that occur in several splits."""
+    """Yield warnings about displaced images, about files in several splits, and about name groups in several splits."""
     for side in sides:
         measured = [(side.layout.names[one.index], one) for one in side.results if one.faint_shifts is not None]
         for what in dict.fromkeys(what for _, one in measured for what in one.faint_shifts or ()):
@@ -198,7 +198,7 @@ def _completed(config: Config, layout: Layout) -> tuple[Config, Sequence[str]]:
         check_is_complete(config, layout)
     except ConfigError as error:
         return replace(config, data=replace(config.data, **measured_settings(config, layout))), error.problems
-    except DataError as error:  # this includes images with unusual channels, which are read as RGB
+    except DataError as error:  # an image has unusual channels, for example
         return config, error.problems
     return config, ()
 
@@ -231,7 +231,7 @@ def write_sheet(config: Config, layout: Layout, n_samples: int, path: Path) -> b
 
 
 def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
-    """Return (3, H, W) uint8 pictures of a sample by column name, which begins with `what`."""
+    """Return (3, H, W) uint8 pictures of a sample, by column name. Each column name begins with `what`."""
     shown = {"source": sample.source, "source images": sample.source_images, "target": sample.target}
     if layout.n_classes:
         is_known = layout.n_classes <= 2**16  # false for ANY_CLASSES

@@ -43,8 +43,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         add("origin", type=Path, metavar="FROM", help="folder to read, with its subfolders")
         add("target", type=Path, metavar="TO", help="folder to write to, outside FROM")
 
-    policies, existing_help = ("refuse", "keep", "replace"), "existing files; default: refuse, and write nothing"
-    add = command("from-photos", _from_photos, "photographs to pairs: sources in SPLIT_A, photographs in SPLIT_B")
+    policies, existing_help = ("refuse", "keep", "replace"), "what to do if files exist; default: refuse to write"
+    add = command("from-photos", _from_photos, "make pairs: sources in SPLIT_A, photographs in SPLIT_B")
     folders(add)
     add("--existing", choices=policies, default="refuse", help=existing_help)
     format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
@@ -57,7 +57,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--sigma", type=_number(0.3, 100), metavar="S", help=sigma_help)
     add("--factor", type=int, choices=(2, 4), metavar="N", help="reduced: divisor of height and width; default: 4")
     for split in ("val", "test"):
-        share_help = f"share of {split}. New photographs do not change the split of earlier photographs; default: 0.1"
+        share_help = f"share of photographs for {split}; new photographs do not change earlier splits; default: 0.1"
         add(f"--{split}", type=_number(0, 1), default=0.1, metavar="SHARE", help=share_help)
 
     aligned = "copy a data set, and shift each target into alignment with its source"
@@ -66,7 +66,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     colors = "convert label maps drawn in colours to ids, and write the colours to TO.yaml"
     folders(add := command("colors-to-ids", _colors_to_ids, colors))
     add("--existing", choices=("refuse", "replace"), default="refuse", help=existing_help)
-    colors_help = "YAML file as for metrics.label_colors, or cityscapes or cmp_facades; default: find them in the maps"
+    colors_help = "YAML file as for metrics.label_colors, or cityscapes, or cmp_facades; default: colours of the maps"
     add("--colors", metavar="FILE", help=colors_help)
 
     folders(add := command("to-shards", _to_shards, "copy a data set into indexed tar files, which data.root can name"))
@@ -142,10 +142,10 @@ def _to_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
 
 
 def _origin(arguments: argparse.Namespace) -> Path:
-    """Return the folder to read. Raise DataError if the folder to write to is in it."""
+    """Return the folder to read. Raise DataError if it contains the folder to write to."""
     origin, target = arguments.origin, arguments.target
     if target.resolve().is_relative_to(origin.resolve()):
-        raise DataError(f"{target}: is within {origin}. The next conversion would read it too. Choose another TO")
+        raise DataError(f"{target}: is within {origin}. Choose a TO outside FROM")
     return Path(origin)
 
 

@@ -54,7 +54,7 @@ def align_targets(origin: Path, target: Path) -> list[str]:
 
     if not lines:
         raise DataError(f"{origin}: needs pairs in folders such as train_A and train_B")
-    # last: an interrupted copy lacks its sources
+    # copy the sources last, so that an interrupted copy cannot be used by mistake
     shutil.copytree(origin, target, ignore=written, ignore_dangling_symlinks=True, dirs_exist_ok=True)
     return lines
 
@@ -69,7 +69,7 @@ def _described(layout: Layout, shifts: list[Shift | None]) -> str:
 
 
 def _align(layout: Layout, root: Path, copy: Path, index: int) -> Shift | None:
-    """Write a target and its weights shifted; return the displacement of the target, or None if it is not clear."""
+    """Write the shifted target and weight map of a pair. Return the displacement, or None if it is not clear."""
     files, shift = layout.provenance(index).files, None
     is_drawn = seen_in(files["source"], lambda image: image.n_channels > 1 and not image.palette, otherwise=False)
     is_ids = layout.n_classes > 0 and not is_drawn  # label maps drawn in colours have contours like photographs

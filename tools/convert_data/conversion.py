@@ -41,7 +41,7 @@ class Conversion:
 
 
 def convert_all(conversions: Sequence[Conversion], existing: Existing, problems: list[str]) -> Counter[str]:
-    """Write the images, with a progress bar, and return the number of pairs of each split, including existing ones.
+    """Write the images, with a progress bar. Return the number of new and existing pairs, by split.
 
     problems: List that receives the problems of images.
 
@@ -66,7 +66,7 @@ def convert_all(conversions: Sequence[Conversion], existing: Existing, problems:
 
 
 def _convert(conversion: Conversion) -> str:
-    """Write the images of a conversion, delete older versions in another format, and return the split."""
+    """Write the images of a conversion, delete images of the same name in another format, and return the split."""
     for path, image in zip(conversion.files, conversion.make(), strict=True):
         with replacing(path) as unfinished:
             (write_jpeg if path.suffix == ".jpg" else write_png)(unfinished, image)

@@ -23,8 +23,8 @@ from utils.text import counted
 from utils.worker_threads import in_order, worker_threads
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
-_AREA_SHARE = 1e-4  # least share of a map's pixels in areas of a colour; blends at borders form no areas
-_NEAR = 40.0  # RGB distance; nearer colours in JPEG files are shades of one colour
+_AREA_SHARE = 1e-4  # least number of areas of a class colour, divided by the number of the map's pixels
+_NEAR = 40.0  # RGB distance; closer colours in JPEG files are one class
 
 
 def colors_to_ids(
@@ -36,7 +36,7 @@ def colors_to_ids(
     colors_file: File or name as in metrics.label_colors. None: Find the colours in the maps.
 
     Raises:
-        DataError: There is no map, its colours cannot be classes, or `target` exists and must not be replaced.
+        DataError: There is no map, the colours cannot be classes, or `target` exists and must not be replaced.
         ConfigError: `colors_file` cannot be used.
     """
     maps = found_images(origin, problems)
@@ -51,7 +51,7 @@ def colors_to_ids(
     ]
     table.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(colors.table(), default_flow_style=None, sort_keys=False, allow_unicode=True)
-    with replacing(table) as unfinished:  # before the maps, so that an interrupted conversion has it
+    with replacing(table) as unfinished:  # write the table first, so that interrupted conversions have a table
         unfinished.write_text(f"# Colours of the classes, by id. Names may be changed.\n{text}", encoding="utf-8")
     n_maps = convert_all(conversions, "replace", problems)[""]
     if not n_maps:
@@ -69,14 +69,14 @@ def _read_as_ids(path: Path, colors: LabelColors) -> tuple[Tensor]:
 
 
 def _found_colors(maps: Mapping[str, Path], origin: Path) -> LabelColors:
-    """Return the colours that fill areas in maps as classes, sorted by colour value.
+    """Find the colours that fill areas in maps. Return these colours as classes, sorted by colour value.
 
-    JPEG changes colours slightly. In JPEG files, similar colours are one class, with the most frequent colour.
+    JPEG changes colours slightly. Of similar colours in JPEG files, only the most frequent becomes a class.
     """
     n_pixels = Counter[int]()
     with worker_threads(usable_cores()) as pool:
         for call in in_order(pool, lambda path: area_colors(read_rgb(path)), maps.values(), 2 * usable_cores()):
-            with suppress(DataError):  # the conversion will report it
+            with suppress(DataError):  # the conversion will report the error
                 n_pixels.update(call.result())
     is_jpeg = any(path.suffix.lower() in _JPEG_SUFFIXES for path in maps.values())
     chosen: list[list[int]] = []
@@ -87,7 +87,7 @@ def _found_colors(maps: Mapping[str, Path], origin: Path) -> LabelColors:
     if not 2 <= len(chosen) <= IGNORE_ID:
         n_colors = f"more than {IGNORE_ID}" if len(chosen) > IGNORE_ID else str(len(chosen))
         raise DataError(
-            f"{origin}: areas of {n_colors} colours, expected 2 to {IGNORE_ID}. Name the colours of the classes with "
+            f"{origin}: {n_colors} colours fill areas, expected 2 to {IGNORE_ID}. Name the colours of the classes with "
             "--colors FILE, or train on the maps as RGB images with data.n_classes=0"
         )
     names = tuple(f"class_{number}" for number in range(len(chosen)))

@@ -24,7 +24,7 @@ Source = Literal["edges", "grey", "noisy", "reduced"]
 
 SUFFIXES = {"png": ".png", "jpeg": ".jpg"}
 _STRONG_SHARE = 0.06  # share of pixels with enough contrast to begin a line
-_MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # contrast of grey levels in [0, 1]
+_MIN_THRESHOLD, _MAX_THRESHOLD = 0.05, 0.25  # limits of the contrast that begins a line, for grey levels in [0, 1]
 _WEAK = 0.4  # a line ends below this share of the contrast that begins it
 _SOBEL = ((-1.0, 0.0, 1.0), (-2.0, 0.0, 2.0), (-1.0, 0.0, 1.0))
 _SOBEL_VARIANCE = 1 / 3  # variance of the blur along the filter's direction, in square pixels
@@ -36,7 +36,7 @@ class PhotoPairs:
     """Settings that convert a photograph to a pair.
 
     size: Largest length of the longer side, in pixels.
-    sigma: Standard deviation of the blur before edge detection, in pixels, or of the noise, for values up to 255.
+    sigma: Standard deviation of the blur before edge detection (in pixels) or of the noise (in pixel values).
     factor: Divisor of height and width for reduced sources. Photographs are cropped to multiples of `factor`.
     suffix: File suffix. Edges and noisy images are always PNG, because JPEG would change them.
     """
@@ -69,7 +69,7 @@ class PhotoPairs:
             raise DataError(f"{path}: is {width}x{height}, too small to be reduced by {self.factor}")
         if (longer := max(height, width)) > self.size:
             photo = resize_image(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
-        if self.source == "reduced":  # otherwise, rounding would shift source and target
+        if self.source == "reduced":  # without a crop, the rounded size would shift the source
             photo = center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
 
@@ -137,7 +137,7 @@ def _gradient(grey: Tensor) -> Tensor:
 
 
 def _thinned(gradient: Tensor) -> Tensor:
-    """Return the (H, W) lengths of a gradient, but 0 if a neighbour across the line has a longer gradient."""
+    """Return the (H, W) length of a gradient. Set pixels to 0 if a neighbour across the line has a longer gradient."""
     height, width = gradient.shape[1:]
     length = gradient.norm(dim=0)
     padded = F.pad(length, [1] * 4)

@@ -17,7 +17,9 @@ _SUFFIXES = IMAGE_SUFFIXES | {".npy"}  # files to pack; a data set needs no othe
 def to_shards(origin: Path, target: Path, shard_bytes: int) -> list[str]:
     """Copy the images and arrays of a data set into tar files, and index these. Return a line about the index.
 
-    The files of a sample are adjacent. shard_bytes: Minimum size of a tar file, except for the last file.
+    The files of a sample are adjacent in the tar files.
+
+    shard_bytes: Minimum size of a tar file, except for the last tar file.
 
     Raises:
         DataError: There is nothing to copy, or `target` has tar files already.
@@ -72,16 +74,16 @@ def _members(path: Path, tar_name: str) -> Iterator[Member]:
                 if info.isdir() or PurePosixPath(name).suffix.lower() not in _SUFFIXES:
                     continue
                 if not info.isreg() or info.issparse() or not is_inside(name):
-                    raise DataError(f"{path}: {name} is a link, or not in the folder. Pack only files in the folder")
+                    raise DataError(f"{path}: {name} is a link, or its path leaves the folder. Pack only files")
                 if is_hidden(name):
                     continue
                 content = tar.extractfile(info).read()  # type: ignore[union-attr]  # a file has content
                 yield Member(tar_name, name, info.offset_data, info.size, zlib.crc32(content))
             n_read = tar.offset
-        with path.open("rb") as file:  # tarfile stops at damaged headers; the end is two blocks of zeros
+        with path.open("rb") as file:  # tarfile stops at damaged headers; a complete file ends with two zero blocks
             file.seek(n_read)
             end = file.read(2 * tarfile.BLOCKSIZE)
         if len(end) < tarfile.BLOCKSIZE or any(end):
             raise DataError(f"{path}: is cut or damaged at byte {n_read}. Copy it again")
     except (tarfile.TarError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: is not a tar file, or compressed or damaged. Unpack or copy it again") from error
+        raise DataError(f"{path}: is compressed or damaged, or no tar file. Decompress or copy it again") from error

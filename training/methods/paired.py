@@ -1,4 +1,4 @@
-"""Training on pairs: the discriminator sees the source and the image (pix2pixHD, SPADE, OASIS)."""
+"""Training on pairs. The discriminator sees a source with its target or translation (pix2pixHD, SPADE, OASIS)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ class ModelInputs:
 
     source: Source for the discriminator, (N, C, H, W) float32, with the height and width of the target.
     target: (N, 3 or 1, H, W) float32 in [-1, 1].
-    generator_inputs: Arguments of the generator, which are the source and inputs for instance features or style.
+    generator_inputs: Arguments of the generator: the source, and inputs for instance features or style.
     weights: Weight factors of the target's pixels.
     """
 
@@ -134,7 +134,7 @@ class Paired(Method):
         return made
 
     def alternating_update(self, passes: Sequence[ModelInputs]) -> None:
-        """Update both networks as pix2pix does. The discriminator steps first, and the generator's loss then uses it.
+        """Update both networks as pix2pix does. The generator's loss uses the discriminator after its step.
 
         Translate twice if there are several passes, because keeping several graphs would need too much memory.
         """

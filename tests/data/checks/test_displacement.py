@@ -75,14 +75,14 @@ ASIDE: list[Shift] = [(3, 0), (-3, 1), (0, 3), (2, -3), (-1, -3), (3, 3), (-3, -
         (
             ASIDE,
             0,
-            "targets are shifted by 3 pixels in the median of 8 pairs, each in another direction: align them, or ",
+            "targets are shifted by 3 pixels (median of 8 pairs), in different directions: align them, or ",
         ),
-        ([*ASIDE, *[None] * 8], 3, "targets are shifted by 3 pixels in the median of 8 pairs"),
+        ([*ASIDE, *[None] * 8], 3, "targets are shifted by 3 pixels (median of 8 pairs)"),
         ([*ASIDE, *[None] * 9], 0, ""),  # unrelated images
         (ASIDE[:7], 0, ""),
         (ASIDE, 4, ""),  # loss.shift_reach is large enough
         ([(x // 3, y // 3) for x, y in ASIDE], 0, ""),
-        ([(3 * x, 3 * y) for x, y in ASIDE], 4, "targets are shifted by 9 pixels in the median of 8 pairs"),
+        ([(3 * x, 3 * y) for x, y in ASIDE], 4, "targets are shifted by 9 pixels (median of 8 pairs)"),
         ([(0, 4)] * 9, 0, "targets seem to be shifted by 4 pixels down in 9 of 9 pairs"),
     ],
 )

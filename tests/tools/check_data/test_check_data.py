@@ -49,13 +49,13 @@ def test_images_that_hold_both_sides(tmp_path: Path, command_line: CommandLine) 
     code, lines = check(command_line, tmp_path)
     assert code == 2
     assert f"{tmp_path / 'odd.png'}: is 31 pixels wide, expected two halves of equal width" in "\n".join(lines)
-    assert lines[0].startswith("assuming that images hold source and target. ")
+    assert lines[0].startswith("assuming that each image holds a source and a target. ")
     assert lines[-1] == f"1 problem in {tmp_path.name}"
 
 
 REFUSED = {
     "": "nothing to check; name a configuration with --config FILE, or a folder",
-    "{root}/labels --n-classes 3": "has no SPLIT_label for --n-classes 3",
+    "{root}/labels --n-classes 3": "--n-classes 3",
     "{root}/train_A": "train_A: holds only one image of each pair. Name the data set: .*",
     "{root}/sides": "Name other folders with --config",
     "{root} --show 1000": "--show: '1000' is not a whole number from 1 to 200",

@@ -29,7 +29,7 @@ def test_what_concerns_one_picture_is_checked_by_side(tmp_path: Path, command_li
     code, out, _ = command_line.run(main, str(tmp_path))
     assert code == 2
     assert out.splitlines() == [
-        "assuming data.layout=unpaired_folders. The two images of a pair must have the same name",
+        "assuming data.layout=unpaired_folders. For pairs, give source and target the same name",
         "train sources: 5 samples",
         "train targets: 5 samples",
         f"{tmp_path}/trainB/bad.png: cannot be read as an image: it is empty; copy it again, or leave it out",

@@ -87,7 +87,7 @@ def test_photographs_and_bad_files_are_refused(maps: Path, tmp_path: Path, conve
     save_image(tmp_path / "photos" / "x.png", rng.integers(0, 256, (32, 32, 3), np.uint8))
     for folder, message in (
         (maps / "a.png", "a.png: is a file, expected a folder"),
-        (tmp_path / "photos", "areas of 0 colours, expected 2 to 255"),
+        (tmp_path / "photos", "0 colours fill areas, expected 2 to 255"),
     ):
         assert message in convert.refusal("colors-to-ids", folder, tmp_path / "ids")
     assert not (tmp_path / "ids").exists()

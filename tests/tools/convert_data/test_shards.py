@@ -46,7 +46,7 @@ def test_tar_files_of_others_are_indexed_and_checked(
     )
     write_tar(tmp_path / "val" / "any.tar", ["val_A/a.png", "val_B/a.png"])
     (line,) = command_line.refusal(check_data.main, str(tmp_path))
-    assert "holds tar files. python -m tools.convert_data index-shards" in line
+    assert "holds tar files. To use them, run python -m tools.convert_data index-shards" in line
     code, out = convert("index-shards", tmp_path)
     assert (code, out) == (0, f"{tmp_path}/tar_index.jsonl: 4 files in 2 tar files\n")
     code, out, _ = command_line.run(check_data.main, str(tmp_path))
@@ -80,8 +80,8 @@ def _damage_a_header(path: Path) -> None:
     ("members", "damage", "message"),
     [
         ([*PAIR, PAIR[0]], None, "train_A/a.png is also in x.tar. Keep one of them"),
-        (["/a.png"], None, "/a.png is a link, or not in the folder"),
-        ([special("b.png", tarfile.SYMTYPE)], None, "b.png is a link, or not in the folder"),
+        (["/a.png"], None, "/a.png is a link, or its path leaves the folder"),
+        ([special("b.png", tarfile.SYMTYPE)], None, "b.png is a link, or its path leaves the folder"),
         (PAIR, _cut_after_the_first_file, "is cut or damaged at byte"),
         (["readme.txt"], None, "holds no tar file with images"),
         (PAIR, _damage_a_header, "is cut or damaged at byte"),
