@@ -15,7 +15,7 @@ from utils.log import logger
 
 Run = Callable[[], None]
 
-SPARE_SHARE = 1 / 4  # share of the GPU's memory to leave for validation, which cannot use a graph's memory
+SPARE_SHARE = 1 / 4  # share of the GPU's memory that a graph must leave free for validation
 WARM_UP_STEPS = 3  # normal steps that allocate the optimizer's state, choose cuDNN's algorithms and compile kernels
 
 
@@ -24,7 +24,7 @@ class CaptureError(UserError):
 
 
 def make_step(method: Method) -> Callable[[StepBatches], None]:
-    """Return the method's step, as a CUDA graph if possible. Registered losses may use the CPU and prevent it."""
+    """Return the method's step, as a CUDA graph if possible. Registered losses, which may use the CPU, prevent this."""
     return CudaGraphStep(method, CudaGraphs()) if method.repeats_steps and not REGISTERED_LOSSES else method.step
 
 

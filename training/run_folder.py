@@ -87,7 +87,7 @@ def archive_run(folder: Path) -> Path | None:
 
 
 def unused_name(path: Path, suffix: str = "") -> Path:
-    """Return `path` with the lowest number before its suffix that makes the path unused."""
+    """Return an unused path: `path` with a number, as low as possible, before its suffix."""
     stem = path.name.removesuffix(suffix)
     names = (path.with_name(f"{stem}.{number}{suffix}") for number in count(1))
     return next(name for name in names if not name.exists())
@@ -177,7 +177,7 @@ class CheckpointManager:
         logger.info("best so far: %s %.4f, saved %s", best.figure, figures[best.figure], path)
 
     def _try_to_save(self, step: int, *, is_last_try: bool, what_next: str) -> bool:
-        """Try to save. Return whether this succeeded, to all processes. Raise OSError if the last try fails."""
+        """Try to save. All processes return whether this succeeded. Raise OSError if the last try fails."""
         training, failure = self._training, None
         training.estimate_statistics()
         processes = training.world.gather(training.process_state())
@@ -242,7 +242,7 @@ class Session(Sink):
             self._stack.callback(os.close, self._descriptor)
 
     def end_step(self) -> None:
-        """Count the step. Raise UserError if the folder was removed, because a new folder would lack its files."""
+        """Count the step. Raise UserError if the folder was removed. A new folder would lack the earlier files."""
         folder, descriptor = self._folder, self._descriptor
         if descriptor is not None and not (folder.is_dir() and os.path.samestat(os.fstat(descriptor), folder.stat())):
             raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")

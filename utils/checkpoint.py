@@ -38,7 +38,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 class MissingCheckpointError(CheckpointError):
-    """A checkpoint does not exist. A running training may have deleted the file."""
+    """A checkpoint does not exist. A run in progress may have deleted the file."""
 
 
 def manifest_path(path: Path) -> Path:

@@ -53,13 +53,13 @@ def newest_run(root: Path) -> Path | None:
     """Return the run folder in `root` with the most recently written checkpoint, or None without a checkpoint."""
     written: dict[Path, float] = {}
     for path in root.glob("*/checkpoint-*.pt"):
-        with suppress(FileNotFoundError):  # a running training has just deleted the file
+        with suppress(FileNotFoundError):  # a run in progress has just deleted the file
             written[path.parent] = max(path.stat().st_mtime, written.get(path.parent, 0))
     return max(written, key=lambda folder: written[folder], default=None)
 
 
 def latest_valid(run_folder: Path) -> LoadedCheckpoint | None:
-    """Return the valid checkpoint with the highest step, or None if the folder has no checkpoint.
+    """Return the latest valid checkpoint, or None if the folder has no checkpoint.
 
     Raise CheckpointError if all checkpoints are damaged, or if the latest undamaged checkpoint has another format.
     """

@@ -48,7 +48,7 @@ def choose_device(device: str, index: int = 0, option: str = "run.device=") -> t
         raise DeviceError(f"{option}cuda: torch finds no GPU on this machine. Use {option}cpu or {option}auto.")
     if index >= n_gpus:
         raise DeviceError(
-            f"{option}{device}: process {index} of this machine has no GPU, because torch finds {n_gpus}. "
+            f"{option}{device}: process {index} of this machine has no GPU, because torch finds only {n_gpus}. "
             f"Start {n_gpus} processes with --nproc-per-node {n_gpus}, or use {option}cpu."
         )
     if (problem := _problem_of(index)) is None:
@@ -71,7 +71,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Turn deterministic algorithms on or off. Operations without them only warn. Call this before using a GPU."""
+    """Turn deterministic algorithms on or off. Operations that have none only warn. Call this before using a GPU."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on
@@ -104,7 +104,7 @@ def what_compiling_lacks(device: torch.device) -> str | None:
 def compiled(network: nn.Module, device: torch.device, *, is_final: bool = False) -> nn.Module:
     """Return `network` as a module that torch.compile compiles in its first call, which takes up to a minute.
 
-    is_final: Whether the weights will not change, so that torch can store them in the best layout for the device.
+    is_final: Whether the weights are final. torch can then store them in the best layout for the device.
 
     Raises:
         CompilerError: This machine lacks something that torch.compile needs.

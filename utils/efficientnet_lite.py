@@ -80,7 +80,7 @@ LITE2 = PackagedWeights(
 def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
     """Return the frozen network without its classifier: the stem, the seven stages and the head.
 
-    It maps (N, 3 or 1, H, W) float32 images in [0, 1] to (N, 1280, h, w) float32. `weights.load` may raise errors.
+    It maps float32 images (N, 3 or 1, H, W) in [0, 1] to (N, 1280, h, w). Raise WeightsError if `weights.load` does.
     """
     with torch.device("meta"):  # draws no random numbers, which would change the run
         network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)

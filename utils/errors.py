@@ -26,7 +26,7 @@ class ConfigError(UserError):
 
 
 class Interrupted(BaseException):
-    """A signal stopped the run, whose work is saved.
+    """A signal stopped the run after its state was saved.
 
     saved_step: Step of the saved checkpoint, or None if there was nothing to save.
     remedy: How to continue the run.

@@ -26,7 +26,7 @@ def temporary_path(path: Path) -> Path:
 
 @contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Set `path` as the file of an OSError without a file (a full disk), or with the temporary file of `path`."""
+    """Name `path` in each OSError that names no file (a full disk) or the temporary file of `path`."""
     try:
         yield
     except OSError as error:

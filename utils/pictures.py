@@ -50,7 +50,7 @@ def difference(fake: Tensor, target: Tensor) -> Tensor:
 
 
 def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bicubic"] = "bilinear") -> Tensor:
-    """Resize a (C, H, W) image, uint8 or float32. The result equals torchvision's, but its import is slow."""
+    """Resize a (C, H, W) image, uint8 or float32. Do not use torchvision, because its import is slow."""
     if image.shape[1:] == (height, width):
         return image
     batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)  # like image[None], but keeps channels last

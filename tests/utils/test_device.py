@@ -34,9 +34,7 @@ def test_a_gpu_without_kernels_is_refused_and_by_auto_left_for_the_cpu(
     assert choose_device("auto", index=1) == torch.device("cuda", 1)
     with pytest.raises(DeviceError, match=r"^GPU 0: .* image\. Install a build .*, or use run\.device=cpu\.$"):
         choose_device("cuda")
-    with pytest.raises(
-        DeviceError, match=r"process 2 of this machine has no GPU, because torch finds 2\. Start 2 processes with"
-    ):
+    with pytest.raises(DeviceError, match=r"process 2 .*finds only 2\. Start 2 processes with"):
         choose_device("auto", index=2)
     monkeypatch.setenv("WORLD_SIZE", "2")  # the processes of a run decide alike
     with pytest.raises(DeviceError, match="GPU 0"):

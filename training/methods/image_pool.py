@@ -14,7 +14,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """The random choice for an exchange of one pair, made before the step. A CUDA graph uses the same tensors again.
+    """The random choice for an exchange of one pair, made before the step. A CUDA graph needs tensors that do not move.
 
     earlier: Copy of the pair in the pool.
     present: Pair of the current translation.
@@ -36,7 +36,7 @@ class ImagePool:
     The pool then stores the current translation instead (Shrivastava et al. 2017, section 2.3).
     Random numbers come from torch's random state on the CPU.
 
-    coin_first: Whether an index is drawn only if the discriminator gets an earlier translation, as in CycleGAN.
+    coin_first: Whether to draw an index only after the choice of an earlier translation, as in CycleGAN.
         pix2pixHD and pix2pix always draw an index.
     """
 

@@ -92,7 +92,7 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """The image pools in order of use, and for each pool the name of a batch's tensor with its image size."""
+        """The image pools in order of use, each with the name of a batch's tensor that has the pool's image size."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
