@@ -47,13 +47,13 @@ from utils.torch_private import cpu_has_matrix_units
 T = TypeVar("T")
 _LABEL_IDS = 2**16  # number of 16-bit class ids, for the label maps of loss.outside_mask
 
-# names of the settings, by data.preprocess, for the final size and for the size before a crop
+# settings of the final image size, and of the size before a crop, by value of data.preprocess
 _FINAL_SIZE = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
 _SIZE_BEFORE_CROP = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
 
 
 def data_facts(config: Config, direction: str | None = None) -> DataFacts:
-    """Return facts about the images of a direction. None: the default direction of the method.
+    """Return facts about the images of a direction. If `direction` is None, use the method's default direction.
 
     Raises:
         ConfigError: the method has no such direction, or class settings contradict each other.
@@ -95,7 +95,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
 
 
 def prepare_device(config: Config, device: torch.device) -> None:
-    """Set the algorithms and the precision of a GPU. On a CPU, let each step reuse the memory of the previous step."""
+    """Choose the algorithms and the precision of a GPU. On a CPU, let each step reuse memory of the previous step."""
     torch.backends.cudnn.benchmark = not config.train.deterministic
     allow_tf32(config.amp.opt_level != "O0")
     use_deterministic_algorithms(config.train.deterministic)
@@ -104,7 +104,7 @@ def prepare_device(config: Config, device: torch.device) -> None:
 
 
 def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
-    """Return the memory format of networks on a device. It is channels last on a GPU, for its tensor cores."""
+    """Return the memory format of networks: channels last on a GPU, for its tensor cores, and `on_cpu` on a CPU."""
     return on_cpu if device.type == "cpu" else torch.channels_last
 
 
@@ -119,7 +119,7 @@ def image_sides(config: Config) -> ImageSides:
 
 
 def discriminator_settings(config: Config) -> dict[str, Any]:
-    """Return the discriminator's settings. As in CUT, it downsamples in the same way as the generator."""
+    """Return the discriminator's settings. Its `downsample` is the generator's value, as in CUT."""
     takes_downsample = "downsample" in argument_names(GENERATORS[config.generator.name])
     downsample = config.generator.downsample if takes_downsample else "strided"
     return vars(config.discriminator) | {"downsample": downsample}
@@ -132,7 +132,7 @@ def discriminated_side(config: Config) -> int:
 
 
 def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
-    """Call a static method of a network with `settings`. Raise ConfigError unless it returns a `kind`."""
+    """Call `rule`, a static method of a network, with `settings`. Raise ConfigError if the result is not a `kind`."""
     sides = _called(rule, settings)
     if not isinstance(sides, kind):
         raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__} (docs/architecture.md).")
@@ -140,7 +140,7 @@ def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T])
 
 
 def trained_side(config: Config) -> LeastSide:
-    """Return the least height and width of sources, so that their targets suit the discriminator and the losses."""
+    """Return the least source size that gives the discriminator and the losses large enough targets."""
     rule = DISCRIMINATORS[config.discriminator.name].least_side
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
@@ -155,7 +155,7 @@ def trained_side(config: Config) -> LeastSide:
 def check_trained_sizes(config: Config) -> None:
     """Raise ConfigError if the settings choose an image size that is too small for training."""
     least = trained_side(config)
-    expected = f"at least {least.pixels} with {least.reason}. Enlarge it, or change these settings"
+    expected = f"at least {least.pixels} with {least.reason}. Increase this size, or change these settings"
     for key in _FINAL_SIZE.get(config.data.preprocess, ()):
         config.data.require(getattr(config.data, key) >= least.pixels, key, expected)
 
@@ -163,7 +163,7 @@ def check_trained_sizes(config: Config) -> None:
 def check_sizes(config: Config) -> None:
     """Raise ConfigError if the generator does not accept an image size from the settings."""
     sides, data, scale = image_sides(config), config.data, config.generator.scale
-    multiple = math.ceil(1 / scale)  # so that a reduced target has whole sides
+    multiple = math.ceil(1 / scale)  # a reduced target must have a whole number of pixels
     expected = f"a multiple of {multiple} with generator.scale={scale:g}"
     for key in _SIZE_BEFORE_CROP.get(data.preprocess, ()):
         data.require(getattr(data, key) % multiple == 0, key, expected)
@@ -282,8 +282,8 @@ def _called(function: Callable[..., T], values: Mapping[str, Any]) -> T:
 def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:
     """Draw the initial weights of a network and add spectral norm, in place.
 
-    as_spade: Whether to follow SPADE. Its xavier initialization does not reach convolutions under spectral norm, unless
-        `misses_normed` is false. They keep torch's weights, which change by 2 % per step instead of 50 %.
+    as_spade: Whether xavier initialization follows SPADE.
+    misses_normed: Whether convolutions under spectral norm then keep torch's weights, which change less per step.
     """
     init = config.init
     as_spade = as_spade and init.kind == "xavier"
@@ -297,7 +297,7 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
 
 
 def build_generator_objective(config: Config, device: torch.device) -> GeneratorObjective:
-    """Return the generator's losses with a weight above 0, and the registered losses. Their networks are on `device`.
+    """Return the generator's losses with a weight above 0, and registered losses. Move loss networks to `device`.
 
     Raises:
         WeightsError: the weights of a loss network are not available.
@@ -342,13 +342,13 @@ def build_augmentation(config: Config) -> DiffAugment:
     cuts_classes = (
         "cutout" in config.augmentation.policy and DISCRIMINATORS[config.discriminator.name].classifies_pixels
     )
-    expected = f"a list without cutout with discriminator.name={config.discriminator.name}: cut pixels have no class"
+    expected = f"no cutout with discriminator.name={config.discriminator.name}, because cut pixels have no class"
     config.require(not cuts_classes, "augmentation.policy", expected)
     return DiffAugment(tuple(config.augmentation.policy))
 
 
 def measured_metrics(config: Config) -> list[str]:
-    """Return the optional metrics that are computed: the method's, and metrics.extra."""
+    """Return the names of the optional metrics that the training method or metrics.extra adds."""
     return [*config.method.declaration.metrics, *config.metrics.extra]
 
 

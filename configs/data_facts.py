@@ -35,7 +35,7 @@ class DataFacts:
     ranges: Value ranges from the settings, by map name.
     target_files: Data type and format of translated files, such as uint16.png; None for 8-bit RGB.
     file_colors: Class colours of label maps that are drawn in colours; None if label maps hold ids.
-    divided_classes: Ids of classes whose connected parts are instances; empty for all; None if instances have files.
+    divided_classes: Ids of classes whose connected regions are instances. Empty: all classes. None: read from files.
     conditioning: Converts batches to the inputs of the networks.
     """
 
@@ -58,7 +58,7 @@ class DataFacts:
 
     @property
     def has_source_images(self) -> bool:
-        """Whether sources are images, or label maps with images stacked behind them."""
+        """Whether sources have image channels, with or without label maps."""
         return not self.n_classes or self.conditioning.source_image_channels > 0
 
     @property
@@ -75,7 +75,7 @@ class DataFacts:
 
     @property
     def trained_storage(self) -> dict[str, StoredForm]:
-        """Storage formats for files outside the data set. They include the highest values in training."""
+        """Storage formats for reading files outside the data set, with the upper end of each channel's value range."""
         highest = {kind: self.bounds(kind)[1::2] for kind in self.storage}
         by_channel = {k: highest[k] * (form.n_channels // len(highest[k])) for k, form in self.storage.items()}
         return {kind: replace(form, highest=by_channel[kind]) for kind, form in self.storage.items()}
@@ -84,7 +84,7 @@ class DataFacts:
     def page_obstacle(self) -> str | None:
         """Why pages and videos cannot show the images, as text that begins with a verb; None if they can."""
         if self.stack:
-            return "takes sources of several folders"
+            return "takes sources from several folders"
         return None if self.conditioning.is_8_bit else "translates images that are not 8-bit RGB"
 
     def bounds(self, kind: str) -> tuple[float, ...]:
@@ -130,7 +130,7 @@ class DataFacts:
 
 
 def named_classes(data: DataConfig) -> LabelColors | None:
-    """Return the class names and colours of the layout or of data.label_colors; 35 unnamed classes are Cityscapes."""
+    """Return the classes of the layout or of data.label_colors. If 35 classes have no names, use Cityscapes' names."""
     if (known := LAYOUTS[data.layout].own_classes or data.colors) or data.n_classes != len(CITYSCAPES):
         return known
     rgb = tuple((red, green, blue) for red, green, blue in (bytes.fromhex(kind.color) for kind in CITYSCAPES))
@@ -145,13 +145,13 @@ def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
     """
     if classes is None:
         return data.n_classes
-    expected = f"{classes.n_classes}, the classes of data.layout={data.layout}. Leave data.n_classes out"
+    expected = f"{classes.n_classes} as in data.layout={data.layout}. Leave data.n_classes out"
     require(data.n_classes in (0, classes.n_classes), "data.n_classes", data.n_classes, expected)
     return classes.n_classes
 
 
 def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
-    """Return storage formats, by map name, of images with a range, several folders, or neither 1 nor 3 channels."""
+    """Return the storage formats, by map name, of all images except 8-bit RGB images from one folder."""
     return {
         kind: StoredForm(n_channels, key, is_8_bit=bounds is None)
         for kind, key, n_channels, bounds in images_of(data)
@@ -167,7 +167,7 @@ def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | N
 
 
 def target_files(data: DataConfig) -> str | None:
-    """Return the data type and format of translated files; None for 8-bit RGB. The default can hold the values."""
+    """Return data.target_files, or a format that can hold the targets' values; None for 8-bit RGB by default."""
     chosen = data.target_files
     if data.target_range is None and data.target_channels in RGB_CHANNELS:
         return chosen if chosen and chosen.startswith("uint8.") else None

@@ -43,7 +43,7 @@ def validation_split(config: Config) -> str | None:
 
 
 def translated_split(config: Config) -> str:
-    """Return the default split of test.py: val if the data set has val and no test, otherwise test."""
+    """Return the default split of test.py: val if the data set has val but no test, otherwise test."""
     return "val" if has_split(config, "val") and not has_split(config, "test") else "test"
 
 
@@ -75,7 +75,7 @@ def open_split(
             _, held_back = split_validation(train, config.train.validation_share, config.train.validation_group)
             if len(held_back):
                 return held_back
-        raise DataError(f"split {split}: train.validation_share keeps no sample for it. Choose another split.")
+        raise DataError(f"split {split}: train.validation_share leaves this split empty. Choose another split.")
     facts = data_facts(config)
     needs_instances = facts.conditioning.needs_instances
     storage = allowing_missing(facts.storage) if allows_missing else facts.storage
@@ -95,7 +95,7 @@ def open_split(
 
 
 def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any) -> dict[str, Any]:
-    """Return the values, from section `data` and `facts`, for the arguments of `function`."""
+    """Return the arguments of `function`, with values from section `data` and from `facts`."""
     data = config.data
     values = vars(data) | {"n_classes": number_of_classes(data, named_classes(data)), **facts}
     root = {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
@@ -105,7 +105,7 @@ def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any
 def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
     """Raise DataError with the names of the existing splits if `split` does not exist.
 
-    other_choice: Alternative to another --split, for the message.
+    other_choice: Another remedy for the message, in addition to the split names.
     """
     if has_split(config, split):
         return
@@ -197,7 +197,7 @@ def _bounds(values: Sequence[np.ndarray]) -> list[float]:
         return [*EIGHT_BITS]
     low = min(float(str(image.min())) for image in values)  # str gives 0.1, not 0.10000000149
     high = max(float(str(image.max())) for image in values)
-    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # large float32 values differ by over 1
+    return [low, high if high > low else low + max(1.0, abs(low) / 2**20)]  # adding 1 can be lost in float32
 
 
 def _target_files(file: Blob, kind: str, n_channels: int) -> str:
@@ -225,7 +225,7 @@ def training_split(config: Config, layout: Layout, run_folder: Path) -> Layout:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"data.cache: cannot make {folder}: {error.strerror}") from error
+        raise ConfigError(f"data.cache: cannot create {folder}: {error.strerror}") from error
     return cached_split(config, layout, run_folder) or layout
 
 
@@ -268,4 +268,4 @@ def open_splits(config: Config) -> Splits:
         return Splits(rest, held_back, HELD_BACK)
     least, most = possible_shares(train, group)
     possible = f"a number from {exact(least)} to {exact(most)}" if least <= most else "0: there are too few samples"
-    raise ConfigError(f"train.validation_share is {exact(share)}, expected {possible}, or a split named val")
+    raise ConfigError(f"train.validation_share is {exact(share)}, expected {possible}, or data with a split named val")

@@ -19,7 +19,7 @@ from losses.perceptual import PERCEPTUAL_NETWORKS, perceptual_loss
 from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
-# Keys are values of loss.gan_mode, or names of weights in section `loss`. Keyword arguments are settings.
+# Keys are values of loss.gan_mode or names of weights in section `loss`. Arguments of the losses are settings.
 ADVERSARIAL_LOSSES: dict[str, type[AdversarialLoss]] = {
     "lsgan": LeastSquares,
     "vanilla": Vanilla,
@@ -53,22 +53,22 @@ REGISTERED_LOSSES: dict[str, WeightedLoss] = {}
 def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
     """Add a generator loss to all later training runs of this process.
 
-    It replaces a loss of the same name. A weight of 0 removes the loss. An `nn.Module` is moved to the run's device.
+    The loss replaces a registered loss of this name; weight 0 only removes it. Modules are moved to the run's device.
 
     Raises:
         ConfigError: The name or the weight cannot be used.
     """
     if not name.isidentifier() or name in (*GENERATOR_LOSSES, "mean_weight", "total"):
-        raise ConfigError(f"loss {name!r}: not an identifier, or the name of another loss. Choose another name.")
+        raise ConfigError(f"loss {name!r}: not an identifier, or a reserved name. Choose another name.")
     if not (isinstance(weight, Real) and math.isfinite(weight) and weight >= 0):
         raise ConfigError(f"loss {name!r}: its weight is {weight!r}, expected a number of at least 0.")
     REGISTERED_LOSSES.pop(name, None)
     if weight:
-        REGISTERED_LOSSES[name] = loss, float(weight)  # checkpoints cannot hold a number of NumPy
+        REGISTERED_LOSSES[name] = loss, float(weight)  # checkpoints cannot hold NumPy numbers
 
 
 def registered_record() -> dict[str, dict[str, float]]:
-    """Return the entry `registered_losses` of a run's records; {} if no loss is registered."""
+    """Return {"registered_losses": weights by name} for a run's records; {} if no loss is registered."""
     return {"registered_losses": weights} if (weights := registered_weights()) else {}
 
 

@@ -9,7 +9,7 @@ from utils.device import at_least_float32
 from utils.efficientnet_lite import normalized_squares
 from utils.structural_similarity import scale_terms, scale_weights
 
-_NO_NEGATIVE = -10.0  # CUT's value, before the temperature, for the positive among the negatives
+_NO_NEGATIVE = -10.0  # similarity that excludes the positive from the negatives, as in CUT
 
 
 def l1(translation: LossInputs) -> Tensor:
@@ -27,10 +27,10 @@ def outside_mask(translation: LossInputs) -> Tensor:
 
 
 def ms_ssim(translation: LossInputs) -> Tensor:
-    """Return 1 - MS-SSIM of translations and targets, 0-d, float32. It is a mean over scales instead of a product.
+    """Return 1 - MS-SSIM of translations and targets, 0-d, float32.
 
-    L1 and MS-SSIM together restore images better than either loss alone (Zhao et al. 2017). A product has an unbounded
-    gradient if a factor is close to 0, as in the first steps. The weighted mean has a bounded gradient.
+    L1 and MS-SSIM together restore images better than one of them (Zhao et al. 2017). A weighted mean over the scales
+    replaces the product of MS-SSIM, whose gradient is unbounded if a factor is close to 0, as in the first steps.
     """
     fake, target = translation.fake, translation.target
     with torch.autocast(fake.device.type, enabled=False):
@@ -53,7 +53,7 @@ def kl_divergence(translation: LossInputs) -> Tensor:
 def feature_matching(translation: LossInputs) -> Tensor:
     """Return the L1 between the discriminator's features of fakes and targets, 0-d, float32 under autocast.
 
-    It is the sum over the L layers times 4 / L, averaged over scales (Wang et al. 2018, Eq. 4, and pix2pixHD's code).
+    The sum over the L layers, times 4 / L, is averaged over scales (Wang et al. 2018, Eq. 4; pix2pixHD's code).
     No gradient reaches the features of targets.
     """
     fakes, weights = translation.fake_outputs, translation.weights.of_discriminated if translation.weights else None
@@ -68,9 +68,9 @@ def feature_matching(translation: LossInputs) -> Tensor:
 def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: float = 0.07) -> Tensor:
     """Return the cross entropy of finding each query's key among the keys of its group (Park et al. 2020, equation 3).
 
-    queries, keys: Unit vectors of the patches of translations and of sources, (R, D), at least float32. Row i belongs
-        to the same place in both. No gradient reaches the keys.
-    n_groups: Number of images, or 1 if patches of other images are negatives too. Rows of a group are adjacent.
+    queries: Unit vectors of patches of translations, (R, D), at least float32.
+    keys: Unit vectors of the source patches at the same places, (R, D). No gradient reaches them.
+    n_groups: Number of images, or 1 if patches of other images are negatives too. The rows of a group are adjacent.
     """
     query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
     similarities = query @ key.mT  # (groups, rows, rows)

@@ -19,7 +19,7 @@ _LEAST_SUM = torch.finfo(torch.float32).tiny  # divisor if all weights are 0, so
 
 @dataclass(frozen=True)
 class PixelWeights:
-    """Weights of the pixels of a batch, (N, 1, H, W) float32 of at least 0. They are averaged to the size of features.
+    """Weights of the pixels of a batch, (N, 1, H, W) float32 of at least 0. Features use averages of them.
 
     As in torch's weighted cross-entropy, weighted sums are divided by the sum of the weights. Ignored pixels therefore
     do not change the balance with the adversarial loss.
@@ -50,7 +50,7 @@ class LossWeights:
 
     @classmethod
     def of(cls, weights: Tensor | None, move: Callable[[Tensor], Tensor]) -> Self | None:
-        """Return `weights`, (N, 1, H, W) float32, and `move(weights)` for the discriminator. None gives None."""
+        """Return (N, 1, H, W) float32 `weights`, and `move(weights)` for the discriminator. Return None for None."""
         return None if weights is None else cls(PixelWeights(weights), PixelWeights(move(weights)))
 
 
@@ -61,7 +61,7 @@ class LossInputs:
     fake: Translated images, (N, C, H, W) in [-1, 1], in the orientation of the source.
     target: Real images, (N, C, H, W) in [-1, 1]. Without pairs they do not belong to the sources.
     source: Sources as the discriminator sees them, (N, C', H, W). Without pairs they are images.
-    discriminate_fake, discriminate_target: Functions that return the discriminator's outputs, called at most once.
+    discriminate_fake, discriminate_target: Functions that return the discriminator's outputs. Call each only once.
     style: Means and log variances of the styles, (N, style_channels) each; None without a style encoder.
     weights: Pixel weights for distances of images and of features; None for equal weights.
     outside: Weights of the pixels that translations must not change, if there are no pairs.
@@ -93,16 +93,16 @@ class LossInputs:
 
 
 GeneratorLoss = Callable[[LossInputs], Tensor]
-"""Computes a 0-d tensor, float32 under autocast."""
+"""Function that returns a loss, 0-d, float32 under autocast."""
 
 WeightedLoss = tuple[GeneratorLoss, float]
 
 
 @dataclass(frozen=True)
 class LossTerm:
-    """A loss of the generator. Section `loss` has its weight under the name of the loss.
+    """A loss of the generator. The setting loss.NAME is the weight of loss NAME.
 
-    make: Function that returns the loss. Its arguments are settings, or `adversarial_loss`, the loss of loss.gan_mode.
+    make: Function that returns the loss. Its arguments are settings or `adversarial_loss`, chosen by loss.gan_mode.
     needs_features: Whether the loss compares features of the discriminator.
     needs_labels: Whether the loss needs label maps of source images.
     channels: Possible numbers of image channels; None for any number.
@@ -143,7 +143,7 @@ def _checked(name: str, value: object) -> Tensor:
     if isinstance(value, Tensor) and value.dim() == 0:
         return value
     found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-    raise ConfigError(f"loss {name!r}: returned {found}, not a 0-d tensor: use .mean(), without .item()")
+    raise ConfigError(f"loss {name!r}: returned {found}, not a 0-d tensor. Use .mean(), and no .item()")
 
 
 @dataclass

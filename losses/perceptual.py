@@ -61,7 +61,7 @@ class PerceptualLoss(nn.Module):
 class FeatureNetwork(nn.Module):
     """A frozen network that is divided into slices. Each slice ends at a compared layer.
 
-    distance, layer_weights: Distance of two feature maps of a layer, and the weights of the layers.
+    distance: Distance of two feature maps of a layer. layer_weights: Weight of each compared layer.
     least_side: Least height and width of images, in pixels. file: Weight file in torch's cache, if any.
     activation_checkpointing: Whether to recompute activations between the compared layers in the backward pass.
     """
@@ -108,7 +108,7 @@ class VGG19Features(FeatureNetwork):
 
 
 class EfficientNetFeatures(FeatureNetwork):
-    """EfficientNet-Lite0. Compared are the stem and the last layers of five of its seven stages."""
+    """EfficientNet-Lite0. The compared layers are the stem and the last layers of five stages."""
 
     least_side = math.ceil(32 / ENLARGEMENT)  # five strides reduce 32 pixels to 1
 
@@ -119,7 +119,7 @@ class EfficientNetFeatures(FeatureNetwork):
     def forward(self, images: Tensor) -> list[Tensor]:
         """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 even under autocast."""
         with torch.autocast(images.device.type, enabled=False):
-            images = (at_least_float32(images) + 1) / 2  # bfloat16 would change half of the gradient
+            images = (at_least_float32(images) + 1) / 2  # the gradient needs float32
             images = F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear") if ENLARGEMENT != 1 else images
             return super().forward(images)
 

@@ -1,4 +1,4 @@
-"""Shift search: For each patch of a translated image, find the most similar part of the target nearby."""
+"""Shift search: for each patch of a translated image, find the most similar part of the target nearby."""
 
 from dataclasses import dataclass
 from math import hypot
@@ -16,7 +16,7 @@ FREE_FROM = 0.5  # share of the planned steps after which the penalty is 0
 class Match:
     """A target whose patches were shifted to fit a translated image.
 
-    target: Shifted target, (N, C, H, W). weights: Its pixel weights, (N, 1, H, W), shifted too, or None.
+    target: Shifted target, (N, C, H, W). weights: Shifted pixel weights, (N, 1, H, W), or None.
     shifts: Position in the target minus position of the patch, (N, 2, rows, columns) int64, x and y in pixels.
     """
 
@@ -35,7 +35,7 @@ class ShiftSearch:
     """A search for the best shift of each patch, for pairs that are not quite aligned.
 
     The cost of a shift is the mean absolute difference of the patch, times (1 + penalty * length of the shift). The
-    least cost wins, then the shortest shift. The penalty prevents large shifts while translations are still blurred.
+    least cost wins; if costs are equal, the shortest shift. The penalty prevents large shifts while images are blurred.
 
     reach: Largest shift in x and y, in pixels. patch: Side of a patch, in pixels. Patches at the border can be smaller.
     penalty: Relative increase of the cost per pixel of shift at the first step. It decreases to 0.
@@ -53,15 +53,15 @@ class ShiftSearch:
         self._penalty = torch.tensor(penalty, dtype=torch.float64, device=device)
 
     def follow_schedule(self, share: float) -> None:
-        """Set the penalty after a share (0 to 1) of the planned steps, in place because a CUDA graph reads it."""
+        """Set the penalty for `share` (0 to 1) of the planned steps. Change it in place for CUDA graphs."""
         self._penalty.fill_(self._first_penalty * max(0.0, 1.0 - share / FREE_FROM))
 
     @torch.no_grad()
     def __call__(self, fake: Tensor, target: Tensor, weights: Tensor | None = None) -> Match:
         """Match targets to translated images, (N, C, H, W) each. The host does not wait for the device.
 
-        weights: Weights of the target's pixels, (N, 1, H, W). Pixels of weight 0 are ignored. A shift is possible if it
-            keeps at least half as many pixels as the shift that keeps most. If all are ignored, the shift is 0.
+        weights: Weights of the target's pixels, (N, 1, H, W). Pixels of weight 0 are ignored. A shift is
+            excluded if it compares less than half as many pixels as another shift. If all are ignored, the shift is 0.
         """
         with torch.autocast(fake.device.type, enabled=False):
             costs = self._costs(at_least_float32(fake), at_least_float32(target), weights)

@@ -10,11 +10,11 @@ from utils.structural_similarity import WINDOW, structural_similarity
 def figures_after_shift(fake: Tensor, target: Tensor, reach: int) -> dict[str, float]:
     """Return metrics by name for a translated image and its target, after the shift with the least L1 distance.
 
-    shift_x, shift_y: Position in the translated image minus position in the target, in pixels, at most `reach`. If
-        shifts are equally good, the shortest counts.
+    shift_x, shift_y: Position in the translated image minus position in the target, in pixels, at most `reach`. Of
+        equally good shifts, the shortest is chosen.
     l1_shifted, psnr_shifted, ssim_shifted: Metrics over the target without a border of `reach` pixels.
 
-    fake, target: (C, H, W) floats in [0, 1], same dtype. reach: At least 1 pixel. Small images reduce it.
+    fake, target: (C, H, W) floats in [0, 1], same dtype. reach: Largest shift in pixels (less in small images).
     """
     height, width = target.shape[1:]
     reach = min(reach, (min(height, width) - 1) // 2)

@@ -5,12 +5,12 @@ from torch import Tensor
 
 
 class ConstantColorBaseline:
-    """The mean L1 of the best constant colour for each class, chosen from the targets themselves.
+    """The L1 of images with one colour per class: the median of the class in all targets.
 
-    Only a model of texture or light has a lower L1. All images have the same weight. Pixel weights change the medians
-    and the mean, as in the weighted metrics.
+    Only a model of texture or light has a lower L1. All images have the same weight. Pixel weights apply to the medians
+    and to the L1.
 
-    n_classes: Number of classes of the label maps; 0 if sources are images. All pixels of images are one class.
+    n_classes: Number of classes of the label maps. 0: sources are images, and all their pixels are one class.
     """
 
     def __init__(self, n_classes: int, n_channels: int = 3) -> None:
@@ -21,7 +21,7 @@ class ConstantColorBaseline:
     def add(self, source: Tensor, target: Tensor, weights: Tensor | None = None) -> None:
         """Add a sample: (1, H, W) class ids or a (C, H, W) image, and an (n_channels, H, W) uint8 target.
 
-        Ids of another size are resized with nearest neighbours. A sample is ignored if all weights are 0.
+        Class ids are resized to the target's size (nearest neighbour). A sample is ignored if all weights are 0.
 
         weights: Weights of the target's pixels, (1, H, W) float32 of at least 0; None for equal weights.
         """

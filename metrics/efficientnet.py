@@ -1,4 +1,4 @@
-"""Features of EfficientNet-Lite2 for the perceptual distance, FID and KID. A pip package has the weights."""
+"""Features of EfficientNet-Lite2 for the perceptual distance, FID and KID. The weights come from a pip package."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _SIDE = LITE2.image_side
 
 
 class PerceptualDistance:
-    """Squared distance of normalized features, as LPIPS with equal weights. Raise WeightsError without a package."""
+    """Squared distance of normalized features, like LPIPS with equal weights. WeightsError: the package is missing."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device
@@ -36,7 +36,7 @@ class PerceptualDistance:
 
 
 class PooledFeatures:
-    """Features for FID and KID: means of the head's 1280 channels. Raise WeightsError without a package."""
+    """Features for FID and KID: means of the head's 1280 channels. WeightsError: the package is missing."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device

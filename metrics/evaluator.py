@@ -82,8 +82,8 @@ class Evaluator:
     feature_networks: Networks for `sets`, by name of the network.
     label_colors: Class colours, if images are label maps.
     bounds: Value range of images that are not 8-bit RGB.
-    device: Device of `image_metrics`.
-    shift_reach: Largest shift of figures after the best shift, in pixels; 0 for no such figures.
+    device: Device that computes `image_metrics`.
+    shift_reach: Largest shift for the figures of shifted images, in pixels. 0: do not compute these figures.
     """
 
     comparisons: Mapping[str, ImageComparison] = field(default_factory=dict)

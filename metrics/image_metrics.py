@@ -10,7 +10,7 @@ from torch import Tensor
 
 from utils.structural_similarity import WINDOW, structural_similarity
 
-MAX_PSNR = 100.0  # dB; instead of infinity for equal images, which JSON cannot hold
+MAX_PSNR = 100.0  # dB, for equal images; JSON cannot hold infinity
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,17 +26,17 @@ class Bounds:
 
     @classmethod
     def of(cls, bounds: Sequence[float], *, are_closed: bool = True) -> Self:
-        """Return the bounds for [low, high], or for [low, high, low, high, …] of the channels."""
+        """Return bounds from [low, high], or from [low, high, low, high, …] with a pair for each channel."""
         low, high = (torch.tensor(part, dtype=torch.float32).view(-1, 1, 1) for part in (bounds[::2], bounds[1::2]))
         return cls(low, high, are_closed)
 
     def shares(self, image: Tensor) -> Tensor:
-        """Return a (C, H, W) image of any dtype as float32, scaled from bounds to [0, 1]."""
+        """Return a (C, H, W) image of any dtype as float32, scaled from the bounds to [0, 1]."""
         shares = (image.float() - self.low) / (self.high - self.low)
         return shares.clamp_(0, 1) if self.are_closed else shares
 
     def levels(self, image: Tensor) -> Tensor:
-        """Return a (C, H, W) image as uint8, scaled from bounds to 0 to 255. Repeat a single channel three times."""
+        """Return a (C, H, W) image as uint8, with the bounds at 0 and 255. Repeat a single channel three times."""
         levels = self.shares(image).clamp(0, 1).mul_(255).round_().to(torch.uint8)
         return levels.expand(3, -1, -1) if len(levels) == 1 else levels
 
@@ -45,11 +45,11 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
     """Compare two (C, H, W) images, uint8 or float32 in [0, 1], and return the figures by name.
 
     l1: Mean absolute difference, 0 to 1. psnr: Peak signal-to-noise ratio in dB, at most MAX_PSNR.
-    ssim: Structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. Images
-        below 11 pixels repeat their edges. ms_ssim: SSIM over up to five resolutions (Wang et al. 2003), 0 to 1.
+    ssim: Structural similarity (Wang et al. 2004; Gaussian window of 11 pixels, sigma 1.5), up to 1. Smaller
+        images are padded with their edges. ms_ssim: SSIM over up to five resolutions (Wang et al. 2003), 0 to 1.
     gradient, target_gradient: Mean gradient magnitude of the translated image and of the target, 0 to 1.
-    l1_weighted, psnr_weighted, ssim_weighted: The same from weighted means; missing if all weights are 0. The SSIM of
-        a pixel also depends on pixels with weight 0 in its window.
+    l1_weighted, psnr_weighted, ssim_weighted: These metrics with weighted means; missing if all weights are 0. The SSIM
+        of a pixel also depends on pixels with weight 0 in its window.
 
     weights: Weights of the pixels, (1, H, W) float32 of at least 0; None for equal weights.
     """
@@ -73,7 +73,7 @@ def image_metrics(fake: Tensor, target: Tensor, weights: Tensor | None = None) -
 
 
 def extended(image: Tensor, side: int) -> Tensor:
-    """Repeat the last rows and columns of (1, C, H, W) images until both sides have `side` pixels."""
+    """Repeat the last rows and columns of (1, C, H, W) images until each side has at least `side` pixels."""
     down, across = (max(0, side - length) for length in image.shape[-2:])
     return F.pad(image, (0, across, 0, down), mode="replicate")
 
@@ -97,5 +97,5 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def as_floats(image: Tensor) -> Tensor:
-    """Return a (C, H, W) image as floats; uint8 in [0, 1]."""
+    """Return a (C, H, W) image as floats. Scale uint8 to [0, 1]."""
     return image if image.is_floating_point() else image.float() / 255

@@ -40,9 +40,9 @@ class Metric:
     """A figure (measured value) of each translated image and its target.
 
     title: Name in logs and galleries.
-    higher_is_better: None if neither lower nor higher is better.
-    of: Input: all images; values in their unit, of images that are not 8-bit RGB; weighted pixels; weighted values;
-        label maps, if metrics.label_colors is set; shifted images, if metrics.shift_reach is above 0.
+    higher_is_better: Whether higher values are better; None if another value is best.
+    of: What is compared: images, values in their own unit (not for 8-bit RGB), weighted pixels, weighted values, label
+        maps (needs metrics.label_colors) or shifted images (needs metrics.shift_reach).
     least_images: Least number of images.
     needs_pairs: Whether the metric compares a translated image with its own target.
     is_optional: Whether the metric is computed only if metrics.extra or the training method names it.

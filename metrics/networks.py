@@ -80,7 +80,7 @@ class Inception:
     def __init__(self, device: torch.device) -> None:
         if importlib.util.find_spec("torch_fidelity") is None:
             raise ConfigError(
-                'metrics.extra: fid or kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4".'
+                'metrics.extra: fid and kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4".'
             )
         try:
             from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second

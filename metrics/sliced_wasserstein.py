@@ -1,8 +1,8 @@
 """Sliced Wasserstein distance between two sets of images. It needs no network.
 
-Karras et al. 2018 (progressive growing of GANs), section 5: low resolutions compare structures and colours, high
-resolutions compare edges and noise. Unlike in the paper, both sets are scaled by the mean and deviation of the real
-images. Differences of colour and contrast therefore change the distance.
+Low resolutions compare structures and colours, high resolutions compare edges and noise (Karras et al. 2018, section
+5). Unlike in the paper, the mean and deviation of the real images normalize both sets. Differences in colour and
+contrast therefore change the distance.
 """
 
 from collections.abc import Sequence

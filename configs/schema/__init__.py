@@ -1,8 +1,8 @@
 """Every setting of the application, with its type, default, meaning, unit and check.
 
 The sections are frozen dataclasses. Creating a section with a wrong value raises ConfigError. `configs.rules` checks
-combinations of settings when a configuration is loaded. Few modules outside configs/ may use a `Config`.
-tests/test_layering.py lists them. All other modules take named, typed arguments.
+combinations of settings when a configuration is loaded. tests/test_layering.py lists the modules outside configs/ that
+may use a `Config`. All other modules take named, typed arguments.
 
 Checkpoints and the config.yaml of a run can contain settings of earlier versions. The end of this file lists these
 settings with their former defaults.
@@ -50,9 +50,9 @@ class Config(Section, prefix=""):
     log: LogConfig = field(default_factory=LogConfig)
 
     def direction(self, wanted: str | None) -> str | None:
-        """Return the method's direction for the direction that the user wants; None is the default direction.
+        """Return the direction for `data_of` and `method.translator` if the user asks for the direction `wanted`.
 
-        A run with one generator also accepts data.direction as the name of its only direction.
+        With one generator and data.direction=BtoA, the user's BtoA is the default direction, None.
         """
         return None if wanted == self.data.direction and wanted not in self.method.translators else wanted
 
@@ -72,12 +72,12 @@ class Config(Section, prefix=""):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """The weights, by name, of all losses of the generator that are computed."""
+        """The weights of the generator's losses that are computed, by name."""
         return self.loss.weights_for(self.method.declaration.data, has_style=self.style.channels > 0)
 
     @property
     def measured_shift_reach(self) -> int:
-        """Largest shift for metrics after the best shift, in pixels; 0 if there are no such metrics."""
+        """Largest shift in the metrics of shifted images, in pixels; 0 if these metrics are not computed."""
         reach = self.metrics.shift_reach
         return self.loss.shift_reach if reach is None else reach
 
@@ -135,7 +135,7 @@ def config_differences(old: Config, new: Config) -> dict[str, tuple[object, obje
 
 
 def changed_settings(config: Config) -> dict[str, object]:
-    """Return the values, by `section.key`, that differ from their defaults."""
+    """Return the values that differ from their defaults, by `section.key`."""
     return {key: value for key, (_, value) in config_differences(Config(), config).items()}
 
 
@@ -145,13 +145,13 @@ def _folder_name(folders: str | list[str] | None) -> Any:
         return None
     if isinstance(folders, list):
         names = [_folder_name(folder) for folder in folders]
-        are_distinct = len(set(names)) == len(names)  # not the case for /rgb/{split} and /depth/{split}
+        are_distinct = len(set(names)) == len(names)  # false for /rgb/{split} and /depth/{split}
         return names if are_distinct else [f"{number}/{name}" for number, name in enumerate(names, 1)]
     path = expanded(folders, "data.source_folder")
     return path.name if path.is_absolute() or ".." in path.parts else folders
 
 
-REPLACED: dict[str, str] = {  # former settings by new setting, in the order of its values
+REPLACED: dict[str, str] = {  # former settings by new setting, in the order of the new setting's values
     "cycle.weights": "cycle.weight_a cycle.weight_b",
     "data.elastic": "data.augment.elastic",
     "data.quarter_turns": "data.augment.quarter_turns",
@@ -212,14 +212,14 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
 
 def removed_fault(key: str, value: object) -> str | None:
     """Return the error message for a removed setting, or None if `value` is its former default."""
-    if str(value).lower().replace(" ", "") == REMOVED[key]:  # YAML files hold true and 1.0 as text
+    if str(value).lower().replace(" ", "") == REMOVED[key]:  # REMOVED holds text as in YAML: true, 1.0
         return None
     remedy = f"use {_SUCCESSORS[key]}" if key in _SUCCESSORS else "CHANGELOG.md names its successor"
     return f"{key} is no longer a setting: {remedy}"
 
 
 def without_removed(settings: Mapping[str, object], origin: str) -> dict[str, object]:
-    """Return settings, by `section.key`, without removed settings. Log those that differ from their former default.
+    """Return settings, by `section.key`, without removed settings. Log removed values that were not the default.
 
     origin: Name of the checkpoint in the log.
     """

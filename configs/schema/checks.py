@@ -10,7 +10,7 @@ from utils.errors import ConfigError
 from utils.yaml_file import shortened
 
 MOST = 2**31 - 1  # the largest whole number in torch and in the file formats
-MOST_FRACTION = 1e30  # the largest other number; float32 ends at 3e38
+MOST_FRACTION = 1e30  # the largest value of a float setting; float32 ends at 3e38
 MOST_HALVINGS = 16  # more than any image allows
 MOST_LAYERS = 1000
 
@@ -24,7 +24,7 @@ def setting(default: Any, fits: Callable[[Any], bool], expected: str, **metadata
 
 
 def number(default: float | None, least: float = 0, most: float = MOST, **metadata: object) -> Any:
-    """Return a field for None or a finite number of at least `least`. most: Limit of whole numbers."""
+    """Return a field for None, a whole number from `least` to `most`, or a float from `least` to MOST_FRACTION."""
 
     def expected(value: float | None) -> str | None:
         largest = MOST_FRACTION if isinstance(value, float) else most
@@ -36,7 +36,7 @@ def number(default: float | None, least: float = 0, most: float = MOST, **metada
 
 
 def numbers(names: str, default: list[float], least: float, most: float = MOST) -> Any:
-    """Return a field for a list of numbers as long as `default`. names: Their names in errors, as [height,width]."""
+    """Return a field for a list of numbers as long as `default`. names: Text for errors, such as [height,width]."""
     expected = f"{names}, each from {least:g} to {most}"
     return setting(
         default, lambda given: len(given) == len(default) and all(least <= n <= most for n in given), expected
@@ -60,7 +60,7 @@ def _problem(key: str, value: object, expected: str) -> str:
 
 
 class Section:
-    """Base class of the sections. It checks the values of new sections. `prefix` begins their keys in errors."""
+    """Base class of the sections. It checks the values of a new section. Keys in errors begin with `prefix`."""
 
     _prefix = ""
 

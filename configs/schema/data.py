@@ -29,12 +29,12 @@ class DataConfig(Section, prefix="data."):
     """The data set, and how its images are resized, cropped and augmented."""
 
     layout: LayoutName = "synthetic_facades"
-    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. The program
-    draws the data of two layouts. synthetic_facades: label maps and photos of house fronts. synthetic_day_night: house
-    fronts by day and other house fronts on winter nights; only val and test have pairs."""
+    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. The two
+    synthetic layouts need no files, because the program creates their images. synthetic_facades: label maps and photos
+    of house fronts. synthetic_day_night: house fronts by day and other house fronts on winter nights; only val and test
+    have pairs."""
     root: str = ""
-    """Folder of the data set, or of the tar files and index that tools.convert_data to-shards writes. Synthetic layouts
-    ignore it."""
+    """Folder of the data set, or of the tar files and index that tools.convert_data to-shards writes."""
     source_folder: Any = None
     """Folder of the sources below root. `{split}` becomes train, val or test. Default: {split}_label if n_classes is
     set, otherwise {split}_A; unpaired_folders also reads {split}A. For a list of folders, such as
@@ -43,9 +43,9 @@ class DataConfig(Section, prefix="data."):
     target_folder: str | None = None
     """Folder of the targets. Default: {split}_img if n_classes is set, otherwise {split}_B."""
     weight_folder: str | None = None
-    """paired_folders: folder of pixel weights for the targets, such as {split}_weight. The losses l1, feature_matching
-    and perceptual and some metrics use them. Weight 0 ignores a pixel. In 8- and 16-bit files, the highest possible
-    value means weight 1. Float files hold the weights themselves. null: equal weights."""
+    """paired_folders: folder of pixel weights for the targets, such as {split}_weight. They apply to the losses l1,
+    feature_matching and perceptual, and to some metrics. Weight 0 ignores a pixel. In 8- and 16-bit files, the highest
+    possible value means weight 1. Float files hold the weights themselves. null: equal weights."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Direction of the translation, if sources are images."""
     n_classes: int = number(0)
@@ -53,17 +53,17 @@ class DataConfig(Section, prefix="data."):
     layout synthetic_facades defines classes."""
     label_colors: dict[str, Any] = field(default_factory=dict)
     """paired_folders: class colours, if label maps are drawn in colours: cityscapes, cmp_facades, or a YAML file with
-    lines such as road: [128, 64, 128]. tools.convert_data colors-to-ids writes such a file. Checkpoints store its lines
-    instead of its name. {} or null: label maps hold ids."""
+    lines such as road: [128, 64, 128]. tools.convert_data colors-to-ids writes such a file. Checkpoints store the
+    lines, not the file name. {} or null: label maps hold ids."""
     source_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
     """Number of source channels. 8-bit images: 3 for RGB, 1 for grey. Other images: the number of channels in the
     files, up to 64. Several source folders: the sum over all folders."""
     target_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
     """Number of target channels."""
     source_range: list[float] | None = None
-    """Source values that are mapped to -1 and 1: [low,high], or [low,high,low,high,…] for the channels. Values outside
-    are clamped. Files with more than 8 bits need this setting. train.py and check_data suggest measured values.
-    Default: 0 and 255."""
+    """Source values that are mapped to -1 and 1: [low,high] for all channels, or [low,high,low,high,…] with a pair for
+    each channel. Values outside are clamped. Files with more than 8 bits need this setting. train.py and check_data
+    suggest measured values. Default: 0 and 255."""
     target_range: list[float] | None = None
     """Target values that are mapped to -1 and 1."""
     target_files: str | None = None
@@ -75,10 +75,10 @@ class DataConfig(Section, prefix="data."):
     instance_edges: bool = False
     """Add a channel with the edges between instances to the source. This needs instance maps."""
     instances: Any = "{split}_inst"
-    """paired_folders: folder of the instance maps. They are read if instance_edges is true or features are encoded.
-    connected: make them from the label maps. Each connected region of a class is then an instance. A list of class ids
-    or names from label_colors, such as [car,rider]: only these classes are divided into regions. All pixels of any
-    other class are one instance. Only features depend on this list."""
+    """paired_folders: folder of the instance maps, for instance_edges and encoded features. connected: no files; each
+    connected region of a class in the label map is an instance. A list of class ids, or of names from label_colors,
+    such as [car,rider]: as connected, but all pixels of any other class are one instance. The list changes only
+    features."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: resize to load_width x load_height, then crop at random. scale_width: resize to load_width and
     keep the aspect ratio. scale_width_and_crop: the same as scale_width, then crop at random. crop: crop at random
@@ -102,11 +102,11 @@ class DataConfig(Section, prefix="data."):
     """Magnify training samples by a random factor in [lowest,highest], such as [0.8,1.25]. The limits are 0.5 and 2. A
     factor is as likely as its inverse. Factors below 1 show more of the image. []: off."""
     elastic: list[float] = interval(0, MOST_ELASTIC)
-    """Deform training samples smoothly. The largest displacement is a random share of the crop's shorter side in
+    """Deform training samples smoothly. The largest displacement, as a share of the crop's shorter side, is random in
     [lowest,highest], such as [0,0.06]. The limits are 0 and 0.12. []: off."""
     validation_split: str | None = None
-    """Split for validation during training. Default: val, otherwise the samples of train.validation_share, otherwise
-    training samples."""
+    """Split for validation during training. Default: val if it exists, otherwise the samples that
+    train.validation_share selects, otherwise training samples."""
     workers: int | str = setting(
         "auto", lambda n: n == "auto" or (isinstance(n, int) and n >= 0), "a number of at least 0, or auto"
     )
@@ -118,15 +118,16 @@ class DataConfig(Section, prefix="data."):
         "none, memory, disk or a folder such as /scratch/cache",
     )
     """Cache decoded and resized samples as uint8. memory: in shared memory until the run ends. disk: in
-    ~/.cache/pairgan, also for later runs. A folder such as /scratch/cache: the same in this folder. A sample is decoded
-    again if its bytes change. Half of the shared memory, or a tenth of the disk, stays free. The plan of a run prints
-    the space needed. To empty the cache, delete its subfolder samples."""
+    ~/.cache/pairgan, also for later runs. A folder such as /scratch/cache: as disk, but in this folder. A sample is
+    decoded again if its bytes change. Half of the shared memory, or a tenth of the disk, stays free. The plan of a run
+    prints the space needed. To empty the cache, delete its subfolder samples."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Action for a training or validation sample that cannot be used. error: end the run. skip: log the sample once and
     use another sample. The run still ends if more than 10 samples and more than 1 % are bad."""
     timeout_s: float = number(600.0)
-    """Time limit for loader processes to load a batch, in seconds. The run ends after it. 0: no limit. Under torchrun,
-    each process waits three times as long for the others, which must be enough for validation and saving."""
+    """Time limit for loading a batch, in seconds. If a loader process needs longer, the run ends. 0: no limit. Under
+    torchrun, a process waits up to three times as long for the other processes. This must be enough for validation and
+    saving."""
     synthetic_samples: list[int] = numbers("[train,val,test]", [1000, 16, 32], least=1)
     """Synthetic layouts: number of samples in the splits train, val and test."""
     synthetic_size: list[int] = numbers("[height,width]", [128, 128], least=32)
@@ -203,7 +204,7 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def colors(self) -> LabelColors | None:
-        """Names and colours of the classes in label_colors; None if it is empty."""
+        """Names and colours of the classes in label_colors; None if label_colors is empty."""
         key = "data.label_colors"
         return LabelColors.of(self.label_colors, key, key) if self.label_colors else None
 

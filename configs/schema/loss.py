@@ -40,12 +40,12 @@ class LossConfig(Section, prefix="loss."):
     """How the adversarial losses of the discriminator's scales are combined: sum in pix2pixHD, mean in SPADE."""
     labelmix: float = penalty(0.0)
     """gan_mode=segmentation: weight of LabelMix in the discriminator's loss. LabelMix mixes a real and a translated
-    image class by class. The output for the mixed image must equal the same mix of both outputs. 10 in OASIS, 5 on
-    Cityscapes."""
+    image class by class. The discriminator's output for the mixed image must equal the same mix of its outputs for the
+    two images. 10 in OASIS, 5 on Cityscapes."""
     gradient_penalty: float = penalty(0.0)
     """Weight of the WGAN gradient penalty in the discriminator's loss; 10 in the WGAN-GP paper."""
     r1: float = penalty(0.0)
-    """Weight of the R1 penalty in the discriminator's loss. It is computed in every 16th step, with 16 times the
+    """Weight of the R1 penalty in the discriminator's loss. Every 16th step computes the penalty, with 16 times the
     weight."""
     feature_matching: float = weight(10.0, "pairs")
     """Weight of the L1 between the discriminator's features of the translated and the real image."""
@@ -75,12 +75,12 @@ class LossConfig(Section, prefix="loss."):
     shift_patch: int = number(16, least=4, most=128)
     """Side length of the patches that are shifted as a whole, in pixels."""
     shift_penalty: float = number(0.2)
-    """Relative increase of a patch's difference per pixel of displacement, at the first step. It falls to 0 at half of
-    the epochs' steps."""
+    """Penalty for displacements at the first step: relative increase of a patch's difference per pixel of displacement.
+    The penalty falls to 0 during the first half of the training."""
     kl_divergence: float = weight(0.05, "pairs", needs_style=True)
-    """With style.channels: weight of the KL divergence of the encoded styles from N(0, 1), from which test.py draws. It
-    is summed over samples and style channels, as in SPADE. With a lower weight, styles hold more of the images, but
-    drawn styles resemble encoded styles less."""
+    """With style.channels: weight of the KL divergence between the encoded styles and N(0, 1), summed over samples and
+    style channels as in SPADE. test.py draws styles from N(0, 1). A lower weight lets styles hold more of the images,
+    but drawn styles then resemble encoded styles less."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,7 +99,7 @@ class LossConfig(Section, prefix="loss."):
 
     @property
     def weights_of_images(self) -> dict[str, float]:
-        """The weights of the generator's losses by name, without losses of the style."""
+        """The weights of the generator's losses by name, without losses that need a style."""
         of_styles = {item.name for item in fields(self) if item.metadata.get("needs_style")}
         return {name: value for name, value in self.weights.items() if name not in of_styles}
 
@@ -132,8 +132,8 @@ class CycleConfig(Section, prefix="cycle."):
     """method.name=cycle: an image that is translated to the other domain and back must be unchanged (CycleGAN)."""
 
     weights: list[float] = numbers("[of A,of B]", [10.0, 10.0], least=0, most=MOST_FRACTION)
-    """Weights of the mean absolute difference between an image and its translation there and back: for images of A, for
-    images of B."""
+    """Weights of the mean absolute difference between an image and its translation there and back. The first weight is
+    for images of A, the second for images of B."""
     identity: float = number(0.5)
     """Weight of the identity loss, as a share of cycle.weights: a generator must not change images of its own target
     domain. This loss keeps colours. 0: off, which saves two passes and allows domains with different channels."""

@@ -36,25 +36,25 @@ class GeneratorConfig(Section, prefix="generator."):
     """spade: number of doublings. The sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
     normal, more and most. Small images need fewer."""
     n_middle_blocks: int = number(2, least=1, most=2)
-    """spade: number of blocks after the first block that have as many channels; 2 in SPADE, 1 in OASIS."""
+    """spade: number of further blocks with as many channels as the first block; 2 in SPADE, 1 in OASIS."""
     hidden_channels: int = number(128, least=1)
     """spade: number of hidden channels in each SPADE layer, between the label map and the scales and shifts."""
     noise_channels: int = number(0)
     """spade: number of noise channels next to the label map; 64 in OASIS, 0 in SPADE. Each image has one random value
-    per channel. test.py draws it with --seed."""
+    per channel. test.py draws these values with --seed."""
     norm: Literal["instance", "batch"] = "instance"
     """Normalisation layer."""
     dropout: bool = False
     """global, unet: in training, drop half of the inner activations. This is the noise of pix2pix."""
     downsample: Literal["strided", "antialiased"] = "strided"
     """Downsampling of global, and of a multiscale_patch discriminator used with it. strided: strided convolutions
-    (pix2pixHD, CycleGAN). antialiased: convolutions, each with a blur that halves the resolution (CUT)."""
+    (pix2pixHD, CycleGAN). antialiased: a convolution, then a blur that halves the resolution (CUT)."""
     skips: Literal["none", "half", "full"] = "none"
     """global: add the encoder's activations to the decoder's activations, which keeps fine lines of the source. half:
     only at half the resolution and below. full: also at full resolution, through a convolution, which keeps thin lines
     sharper. none: as in the original networks."""
     upsample: Literal["transposed", "nearest", "bilinear", "residual", "antialiased"] = "transposed"
-    """Upsampling of global, local and unet. transposed: transposed convolution, as in most originals. nearest,
+    """Upsampling of global, local and unet. transposed: transposed convolution, as in most papers. nearest,
     bilinear: interpolation and a convolution, which leave no checkerboard. residual: residual blocks, not for unet.
     antialiased: CUT's bilinear interpolation, only for global."""
     scale: float = setting(1.0, TARGET_SCALES.__contains__, f"one of {', '.join(f'{n:g}' for n in TARGET_SCALES)}")
@@ -76,10 +76,10 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     """The network that distinguishes translated from real images."""
 
     name: str = "multiscale_patch"
-    """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's. pixel:
-    pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies pixels. It needs label maps,
-    loss.gan_mode=segmentation and loss.feature_matching=0. Any other name: a network that your own program registers
-    (docs/library.md)."""
+    """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's
+    PatchGAN. pixel: pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies pixels. It needs label
+    maps, loss.gan_mode=segmentation and loss.feature_matching=0. Any other name: a network that your own program
+    registers (docs/library.md)."""
     base_channels: int = number(64, least=1)
     """Number of channels after the first convolution (ndf). Each layer doubles it, up to 512. segmentation: number of
     channels after the last block. The first block has twice as many, and every second block doubles its channels."""
@@ -100,8 +100,8 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
 
 @dataclass(frozen=True)
 class FeaturesConfig(Section, prefix="features."):
-    """pix2pixHD's instance features, which describe the appearance of each instance. The generator sees them with the
-    source."""
+    """pix2pixHD's instance features, which describe the appearance of each instance. They are added to the source as
+    channels."""
 
     n_channels: int = number(0)
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
@@ -124,13 +124,13 @@ class FeaturesConfig(Section, prefix="features."):
 @dataclass(frozen=True)
 class StyleConfig(Section, prefix="style."):
     """SPADE's style encoder, only for generator.name=spade. A style is a vector that describes the appearance of an
-    image. The generator starts from the style. test.py draws it with --seed, or encodes an image with --style IMAGE."""
+    image. The generator starts from the style. test.py draws a style (--seed), or encodes an image (--style IMAGE)."""
 
     channels: int = number(0)
     """Number of values of a style; 256 in SPADE. 0: no style."""
     size: list[int] = numbers("[height,width]", [8, 8], least=1, most=MOST_STYLE_SIDE)
-    """Height and width, at the generator's lowest resolution, of the map that is computed from a style. It is resized
-    for images of another size. SPADE: the size of the training images divided by 2**generator.n_upsamplings."""
+    """Height and width of the map that the generator computes from a style, at its lowest resolution. For images of
+    another size, the map is resized. SPADE: the size of the training images divided by 2**generator.n_upsamplings."""
 
 
 @dataclass(frozen=True)
@@ -140,16 +140,16 @@ class InitConfig(Section, prefix="init."):
     distribution: str = "normal"
     """Distribution of the convolution weights: normal, xavier, kaiming or orthogonal, with an optional scale such as
     normal:0.02 (the default scale). The scale is the standard deviation of normal, the gain of xavier and orthogonal,
-    and the standard deviation of batch norm weights. xavier follows SPADE with generator.name=spade, and for a
-    discriminator with spectral_norm=inner: convolutions under spectral norm keep torch's weights, and biases are 0. A
-    segmentation discriminator draws all weights, as in OASIS."""
+    and the standard deviation of batch norm weights. For a spade generator, and for a discriminator with
+    spectral_norm=inner, xavier follows SPADE: biases are 0, and convolutions under spectral norm keep torch's weights.
+    For a segmentation discriminator all weights are drawn, as in OASIS."""
     networks: dict[str, Any] = field(default_factory=dict)
     """Weight files by network, also written as init.generator=FILE, init.discriminator=FILE or
-    init.generator_BtoA=FILE. FILE is a checkpoint, a run folder, or a weight file of an original, such as pix2pixHD,
-    SPADE or CUT. All weights that fit the network are loaded. A global generator is loaded into the inner part of a
-    local generator. A discriminator with fewer scales is loaded into the scales with the same resolutions. Originals
-    store an encoder in a separate file: it is loaded from latest_net_E.pth next to FILE. generator and discriminator
-    stand for all networks of this type."""
+    init.generator_BtoA=FILE. FILE is a checkpoint, a run folder, or a weight file of an original program, such as
+    pix2pixHD, SPADE or CUT. All weights that fit the network are loaded. A global generator is loaded into the inner
+    part of a local generator. A discriminator with fewer scales is loaded into the scales with the same resolutions.
+    The original programs store encoders separately, so an encoder is loaded from latest_net_E.pth next to FILE. The
+    names generator and discriminator stand for all generators and all discriminators."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "networks", {name: file for name, file in self.networks.items() if file is not None})

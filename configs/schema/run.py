@@ -47,16 +47,16 @@ class MetricsConfig(Section, prefix="metrics."):
     """Number of samples that each validation measures. They stay in memory. The first four are shown."""
     extra: list[str] = field(default_factory=list)
     """Additional metrics: lpips, perceptual_distance, swd, fid, kid. lpips, fid and kid download network weights into
-    torch's cache. fid and kid also need the package torch-fidelity. They are comparable with published values only for
-    thousands of images. swd, fid and kid compare sets of images. perceptual_distance needs the extra `perceptual` but
-    no download."""
+    torch's cache. fid and kid also need the package torch-fidelity. Their values are comparable with published values
+    only for thousands of images. swd, fid and kid compare sets of images. perceptual_distance needs the extra
+    `perceptual` but no download."""
     features: Literal["inception", "efficientnet_lite2"] = "inception"
     """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual` but no download. Its values are not
     comparable with published values."""
     shift_reach: int | None = number(None, most=16)
-    """Largest shift for metrics after the best shift, in pixels: L1, PSNR and SSIM of the shifted images, and the
-    shifts. checkpoint.best=auto and optimizer.decay=plateau then use this L1. null: the value of loss.shift_reach. 0:
-    off."""
+    """Largest shift in pixels, to compute L1, PSNR and SSIM also after the best shift of each translation. The shifts
+    are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value of
+    loss.shift_reach. 0: off."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
     )

