@@ -98,7 +98,7 @@ def test_a_data_set_with_classes_of_its_own_takes_no_other_number(tiny_config: P
 
 
 def test_a_discriminator_that_learns_classes_sees_no_cut_pixels(tiny_config: Path) -> None:
-    with pytest.raises(ConfigError, match=r"augmentation.policy is .*cutout.*: cut pixels have no class"):
+    with pytest.raises(ConfigError, match=r"augmentation.policy is .*cutout"):
         build.build_augmentation(load_config(tiny_config, [*OASIS, "augmentation.policy=[cutout]"]))
 
 
