@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
     if output.exists() and output.name != FILE_NAME:
         raise ConfigError(f"{output}: already exists. Choose another --output, or remove it.")
     write_weights_file(output, cluster(split, arguments.clusters, split.step).state_dict())
-    logger.info("from %s: %s", counted(len(split.layout), "image"), output)
+    logger.info("wrote the clusters of %s: %s", counted(len(split.layout), "image"), output)
 
 
 if __name__ == "__main__":

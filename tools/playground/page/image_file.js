@@ -24,7 +24,7 @@ export async function readPicture(file, model, longest, most) {
   return { picture, width, height };
 }
 
-/** Return the ids of an instance map for a picture. */
+/** Return the ids of an instance map file. It must have the size of `picture`. */
 export async function readInstances(file, picture) {
   const ids = await decodeIds(await file.arrayBuffer(), file.name);
   if (ids.width !== picture.width || ids.height !== picture.height) {

@@ -5,7 +5,7 @@ const RETRY_MS = 1000;
 export class LiveTranslation {
   /**
    * translate(job): returns a promise of an ImageData. After an error with `isPassing`, the newest job is translated
-   * again until it succeeds or fails with another error. onResult(image, job, milliseconds): called for each result.
+   * again until there is a result or another error. onResult(image, job, milliseconds): called for each result.
    * onError(error): called for each error, but only once for repeated `isPassing` errors.
    * onBusy(isBusy): called with true before the first translation, and with false when no job waits.
    */

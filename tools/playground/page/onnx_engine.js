@@ -84,7 +84,7 @@ function dataAddress(bytes) {
   });
 }
 
-/** Return each padded pixel's source position (by reflection), and the first padding. See inference/padding.py. */
+/** Return the source position of each padded pixel (reflection), and the padding before the first source pixel. */
 function padding(length, { size_multiple: multiple, min_size: least, scale }) {
   const total = Math.max(least, Math.ceil(length / multiple) * multiple);
   const unit = Math.ceil(1 / scale), period = Math.max(2 * (length - 1), 1);

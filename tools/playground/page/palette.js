@@ -3,7 +3,7 @@
 const BLACK = 0x000000, WHITE = 0xffffff;
 const TYPING_MS = 1000; // digits typed within this time form one number
 
-/** The list of classes or colours. `value` is the chosen class id, or the chosen colour as 0xRRGGBB. */
+/** The list of classes or colours on the page. `value` is the chosen class id, or the chosen colour as 0xRRGGBB. */
 export class Palette {
   constructor(list, colorInput, model) {
     this.list = list;
