@@ -88,7 +88,7 @@ def median_ratio(values: list[float], others: list[float]) -> float:
 
 @dataclass(frozen=True)
 class Timed:
-    """The measurement of a side. peak_gib: Peak memory, minus the memory before the side was prepared."""
+    """The measurement of a side. peak_gib: Peak memory, minus the peak memory before the side was prepared."""
 
     seconds: list[float]
     peak_gib: float

@@ -29,7 +29,7 @@ from utils.pictures import difference, picture_table, weights_picture
 
 @dataclass(frozen=True)
 class ShownSample:
-    """A sample for the HTML page, with (3, H, W) uint8 pictures by name and metric values (figures) by name."""
+    """A sample for the HTML page, with (3, H, W) uint8 pictures and metric values (figures), both by name."""
 
     name: str
     pictures: Mapping[str, Tensor]
