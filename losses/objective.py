@@ -19,7 +19,7 @@ _LEAST_SUM = torch.finfo(torch.float32).tiny  # divisor if all weights are 0, so
 
 @dataclass(frozen=True)
 class PixelWeights:
-    """Weights of the pixels of a batch, (N, 1, H, W) float32 of at least 0. Features use averages of them.
+    """Pixel weights of a batch, (N, 1, H, W) float32 of at least 0. For smaller feature maps, weights are averaged.
 
     As in torch's weighted cross-entropy, weighted sums are divided by the sum of the weights. Ignored pixels therefore
     do not change the balance with the adversarial loss.

@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 class ConstantColorBaseline:
-    """The L1 of images with one colour per class: the median of the class in all targets.
+    """The L1 of images in which each class has one colour, the median of the class in all targets.
 
     Only a model of texture or light has a lower L1. All images have the same weight. Pixel weights apply to the medians
     and to the L1.
