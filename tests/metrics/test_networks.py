@@ -70,7 +70,7 @@ def test_damaged_weights_are_refused(hub: Path) -> None:
     state = torch.load(file, weights_only=True)
     state["Conv2d_1a_3x3.conv.weight"][0, 0, 0, 0] = torch.nan
     torch.save(state, file)
-    with pytest.raises(WeightsError, match=r"825d\.pth: its Conv2d_1a_3x3\.conv\.weight"):
+    with pytest.raises(WeightsError, match=r"825d\.pth: .*Conv2d_1a_3x3\.conv\.weight"):
         Inception(CPU)
 
 
