@@ -38,7 +38,7 @@ def split_validation(layout: Layout, share: float, group: str | None = None) -> 
 
     A hash of the sample's name decides its split. New samples therefore do not change the split of other samples.
 
-    share: Approximate share of the validation samples (0 to 1), or of the validation groups.
+    share: Approximate fraction of the samples, or of the groups, that go to validation (0 to 1).
     group: Regular expression for `groups_of`. A group stays in one split.
 
     Raises:
@@ -63,7 +63,7 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _positions(layout: Layout, group: str | None) -> Iterator[float]:
-    """Yield a hash in [0, 1) for each sample. The splits of tools.convert_data do not depend on it."""
+    """Yield a hash in [0, 1) for each sample. tools.convert_data splits with another, independent hash."""
     for name in layout.names if group is None else groups_of(layout.names, group):
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
         yield int.from_bytes(digest) / 2**64

@@ -251,7 +251,7 @@ def report_metrics(
 ) -> None:
     """Print the metrics over all images. Write metrics.json, with `about` and the metrics of each image.
 
-    floor: L1 of the best constant colours, "l1", and its weighted L1, "l1_weighted", if pixels have weights. If both
+    floor: L1 of the best constant colours ("l1") and, if pixels have weights, the weighted L1 ("l1_weighted"). If both
         exist, "l1_weighted" is printed, because the generator does not learn pixels of weight 0.
     """
     below = {name: 1 - summary.mean[name] / l1 if l1 > 0 else 0.0 for name, l1 in floor.items() if name in summary.mean}

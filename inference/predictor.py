@@ -32,7 +32,7 @@ class Predictor:
     colors: (K, 3) uint8 colours of the classes. Unused if sources are RGB images.
     clusters: Clusters to sample instance features from. None: samples provide the features.
     seed: Seed of features, noise channels, style and dropout. It is combined with the name of the image.
-    toward: (seed, factor). A factor from 0 to 1 interpolates noise and styles between `seed` and this second seed.
+    toward: (second seed, factor). The factor, 0 to 1, interpolates noise and styles from `seed` to the second seed.
     style: Style of all translations, (1, style_channels). None: sample a style for each image with `seed`.
     noise: Whether to use dropout and the image's own batch statistics in the translation, as pix2pix does.
     tiles: Network that computes large images in tiles. None: translate every image in one piece.

@@ -1,4 +1,4 @@
-"""Translate a video frame by frame. Keep the times of frames and the sound."""
+"""Translate a video frame by frame. Keep the sound, and the time of each frame."""
 
 from collections.abc import Iterator
 from functools import partial

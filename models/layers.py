@@ -17,8 +17,8 @@ class InTiles:
 
     reach: Largest distance, in input pixels, between an output pixel and the input pixels that affect it.
     stride: Input height divided by output height: 2 if the layer halves the height, 1/2 if it doubles the height.
-    extent: `tile` computes the layer for each tile. `every_segment` also repeats this cheap layer in every segment of
-        the network, instead of storing its output. `left_out` skips the layer.
+    extent: `tile` computes the layer for each tile. `every_segment` does so again in each segment of the
+        network: the layer is cheap, so its output is not stored. `left_out` skips the layer.
     """
 
     reach: int = 0
@@ -70,11 +70,11 @@ class InstanceNorm(nn.InstanceNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        # exporters (on a CPU) and compilers know torch's layer; it also raises the error for a single pixel
+        # exporters (on a CPU) and compilers know torch's layer. For a single pixel, torch's layer raises an error
         use_torch = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if use_torch or x.shape[2:].numel() == 1:
             return super().forward(x)
-        # cat also copies a single image on a CPU: an in-place ReLU on a view would be slow
+        # on a CPU, cat even a single image, because cat copies: an in-place ReLU on a view would be slow
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:

@@ -59,7 +59,7 @@ class PillowImage(StoredImage):
     def size(self) -> tuple[int, int]:
         """Height and width of the upright image. An EXIF orientation that is stored after the pixels is ignored."""
         image = self._image
-        if image.format != "PNG" or "exif" in image.info:  # getexif would decode all pixels of other PNGs
+        if image.format != "PNG" or "exif" in image.info:  # without "exif", getexif would decode all pixels of a PNG
             with suppress(Exception):  # damaged EXIF
                 if image.getexif().get(ExifTags.Base.Orientation) in (5, 6, 7, 8):
                     return image.width, image.height

@@ -14,7 +14,7 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """The random choice for an exchange of one pair, made before the step. A CUDA graph needs tensors that do not move.
+    """A random choice of the pool, drawn before the step. A CUDA graph needs its tensors at fixed addresses.
 
     earlier: Copy of the pair in the pool.
     present: Pair of the current translation.
@@ -36,7 +36,7 @@ class ImagePool:
     The pool then stores the current translation instead (Shrivastava et al. 2017, section 2.3).
     Random numbers come from torch's random state on the CPU.
 
-    coin_first: Whether to draw an index only after the choice of an earlier translation, as in CycleGAN.
+    coin_first: Whether to draw an index only if an earlier translation replaces the current one, as in CycleGAN.
         pix2pixHD and pix2pix always draw an index.
     """
 
