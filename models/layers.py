@@ -74,7 +74,7 @@ class InstanceNorm(nn.InstanceNorm2d):
         use_torch = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if use_torch or x.shape[2:].numel() == 1:
             return super().forward(x)
-        # on a CPU, cat even a single image, because cat copies: an in-place ReLU on a view would be slow
+        # cat copies even a single image on a CPU, because an in-place ReLU on a view would be slow
         if is_channels_last(x) and (len(x) > 1 or x.device.type == "cpu"):
             return torch.cat([self._normalized(image) for image in x.split(1)])
         if x.shape[0] > 1:
