@@ -116,8 +116,8 @@ class Preprocessing:
             height, width = sample.source.shape[-2:]
             raise DataError(
                 f"{sample.name} is {width}x{height}, and data.preprocess={self.mode} makes it {placement.crop_width}x"
-                f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}: set "
-                "data.on_bad_sample=skip to leave it out, or change these settings or data.preprocess"
+                f"{placement.crop_height}, but {self.least.reason} needs sides of at least {self.least.pixels}. Set "
+                f"data.on_bad_sample=skip to leave the sample out, or change data.preprocess or {self.least.reason}"
             )
         if self.augmentation is None:
             return placement
@@ -268,7 +268,7 @@ def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
         is_value = is_value | (image == value if image.is_floating_point() else image.to(torch.float64) == value)
     if not bool(is_value.any()):
         return None
-    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel can be dark
+    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one dark channel is valid
     return missing if bool(missing.any()) else None
 
 

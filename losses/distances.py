@@ -9,7 +9,7 @@ from utils.device import at_least_float32
 from utils.efficientnet_lite import normalized_squares
 from utils.structural_similarity import scale_terms, scale_weights
 
-_NO_NEGATIVE = -10.0  # similarity that excludes the positive from the negatives, as in CUT
+_NO_NEGATIVE = -10.0  # replaces the positive's similarity among the negatives, so that it does not count; as in CUT
 
 
 def l1(translation: LossInputs) -> Tensor:
@@ -21,7 +21,7 @@ def l1(translation: LossInputs) -> Tensor:
 
 
 def outside_mask(translation: LossInputs) -> Tensor:
-    """Return the L1 between translations and unpaired sources, 0-d, outside the classes that may change."""
+    """Return the L1 between translations and unpaired sources in the pixels that must not change, 0-d."""
     assert translation.outside is not None, "loss.outside_mask needs label maps of the sources"
     return translation.outside.mean((translation.fake - translation.source).abs())
 

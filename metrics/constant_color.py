@@ -7,8 +7,8 @@ from torch import Tensor
 class ConstantColorBaseline:
     """The L1 of images in which each class has one colour, the median of the class in all targets.
 
-    Only a model of texture or light has a lower L1. All images have the same weight. Pixel weights apply to the medians
-    and to the L1.
+    A model gets a lower L1 only if it has learned texture or light. All images have the same weight. Pixel weights
+    apply to the medians and to the L1.
 
     n_classes: Number of classes of the label maps. 0: sources are images, and all their pixels are one class.
     """

@@ -42,7 +42,7 @@ def _lines(section: Any, indent: str) -> Iterator[str]:
             yield from _lines(value, f"{indent}  ")
         else:
             yield from _comment(meanings.get(name, ""), indent)
-            is_listed = get_origin(kinds[name]) in (Literal, UnionType)  # other defaults show their type
+            is_listed = get_origin(kinds[name]) in (Literal, UnionType)  # otherwise the default shows the type
             yield f"{indent}{name}: {yaml_value(value)}{f'  # {type_name(kinds[name])}' if is_listed else ''}"
 
 

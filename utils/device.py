@@ -34,7 +34,7 @@ def choose_device(device: str, index: int = 0, option: str = "run.device=") -> t
     "auto" selects the CPU if there is no GPU, or if the run has a single process and torch cannot use its GPU.
 
     index: Number of the GPU on this machine.
-    option: Text before the device on the command line, for messages.
+    option: Command-line option that sets the device, up to its value. Error messages contain it.
 
     Raises:
         DeviceError: There is no such device, or torch cannot compute on it.
@@ -71,7 +71,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Turn deterministic algorithms on or off. Operations that have none only warn. Call this before using a GPU."""
+    """Turn deterministic algorithms on or off. Operations without one only warn. Call this before using a GPU."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on

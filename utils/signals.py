@@ -89,7 +89,7 @@ def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[Non
 
 
 def handling_ctrl_c(handle: Handler) -> AbstractContextManager[None]:
-    """Call `handle` on Ctrl-C, unless a shell has started the program in the background with Ctrl-C ignored."""
+    """Call `handle` on Ctrl-C. A program that a shell starts in the background may ignore Ctrl-C; then do nothing."""
     return handling(handle, [signal.SIGINT])
 
 
@@ -110,7 +110,7 @@ class GracefulStop(ExitStack):
         return self
 
     def stop_between_steps(self) -> None:
-        """From now on, only store a signal, so that the loop can save and stop. Before, a signal raises Interrupted."""
+        """From now on, only store signals, so that the loop can save and stop. Until now, they raised Interrupted."""
         self._is_deferred = True
 
     def poll(self) -> int:

@@ -33,7 +33,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--direction", choices=DIRECTIONS, help="direction, if the run has two generators (CycleGAN); default: AtoB")
     contents = "; ".join(f"{name}: {file_format.content}" for name, file_format in FORMATS.items())
     add("--format", choices=tuple(FORMATS), required=True, help=contents)
-    output_help = "default: generator.SUFFIX, or latest_net_G.pth for original, next to the checkpoint"
+    output_help = "default: next to the checkpoint, generator.SUFFIX (latest_net_G.pth with --format original)"
     add("--output", type=Path, metavar="PATH", help=output_help)
     add("--existing", choices=("refuse", "replace"), default="refuse", help="for an existing output; default: refuse")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: averaged weights, if any; default: ema")

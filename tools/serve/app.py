@@ -105,7 +105,7 @@ class Service:
                     work = self._translation(translator, files, name, (seed, toward), limit)
                     image = await unless_gone(request, work)
         except TimeoutError as error:
-            text = f"did not begin within {self.arguments.timeout_s} s. Try again later, or send a smaller image."
+            text = f"the translation did not begin in {self.arguments.timeout_s} s. Try later, or send a smaller image."
             raise HTTPException(HTTPStatus.SERVICE_UNAVAILABLE, text, SOON) from error
         if is_picture:
             return Response(await self.in_thread(translator.picture, image), media_type="image/bmp")

@@ -112,7 +112,7 @@ def test_a_translation_that_has_begun_is_completed_and_others_have_a_time_limit(
         hold.opened.set()
         assert first.result().status == 200
     assert (second.status, second.headers["Retry-After"], hold.sizes) == (503, "1", [1])
-    assert b" within 3 s. Try again later, or send a smaller image" in second.body
+    assert b"the translation did not begin in 3 s. Try later, or send a smaller image" in second.body
 
 
 def test_requests_wait_undecoded_while_two_batches_are_decoded(tiny_run: Path, hold: Hold) -> None:
