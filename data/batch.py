@@ -53,7 +53,7 @@ class _Maps:
         return replace(self, **mapped)
 
     def exchanged(self) -> Self:
-        """Return a copy for the reverse translation: source and target, both images, are exchanged."""
+        """Return a copy for the reverse translation, with source and target exchanged. Both must be images."""
         return replace(self, source=self.maps["target"], target=self.source)
 
 
@@ -79,8 +79,8 @@ class Sample(_Maps):
     instances: Instance ids, (1, H, W) int32.
     target: RGB image or image of another type. Its sides are the source's sides times `generator.scale`.
     features: Precomputed instance features, (3, H, W) uint8.
-    weights: Weights of target pixels, (1, H, W) int16 or float32; or uint8 or uint16, with 255 or 65535 for weight 1.
-    source_images: Images of all source folders except the first, if the first folder holds label maps, (C, H, W). If
+    weights: Weights of target pixels, (1, H, W) uint8, uint16, int16 or float32. 255 means 1 in uint8, 65535 in uint16.
+    source_images: If the first source folder holds label maps, the images of the other source folders, (C, H, W). If
         all source folders hold images, `source` has the channels of all of them.
     labels: Ids of a label map that is read in addition to a source image, (1, H, W) int32.
     replaces: Bad samples. This sample was read instead of them.

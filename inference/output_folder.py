@@ -48,7 +48,7 @@ _NOT_COMPARED = ("step", "checkpoint", "folders")  # paths change when files mov
 _OPTIONS_NOT_RECORDED = (
     *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "feature_maps"),  # lines 2 and 3 are recorded under other names
+    *("input", "split", "instances", "targets", "feature_maps"),  # `origin` records these two lines in other ways
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
 _SETTINGS_WITHOUT_EFFECT = (
@@ -56,7 +56,7 @@ _SETTINGS_WITHOUT_EFFECT = (
     *("data.flip", "data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic", "data.on_bad_sample"),
     *("data.validation_split", "data.weight_folder"),
     *("data.preprocess", "data.load_", "data.crop_"),  # recorded as "resizing"
-    "data.synthetic_",  # number and size of samples; sizes of kept images are checked separately
+    "data.synthetic_",  # number and size of samples; --existing keep checks the sizes of existing images itself
 )
 
 
@@ -164,8 +164,8 @@ class OutputFolder:
         """Check that all results can be written, and create the folder.
 
         Raises:
-            DataError: Results would overwrite inputs or each other, or would be outside the folder. If
-                `existing` is not "replace": results would overwrite files that test.py did not write.
+            DataError: Results would overwrite inputs or each other, or would be outside the folder. Or `existing` is
+                not "replace", and results would overwrite files that test.py did not write.
             OSError: The folder cannot be created or written to.
         """
         output, names, written = self.path, self.layout.names, self.path.resolve()
@@ -222,7 +222,7 @@ class OutputFolder:
         """Record the settings of this run. Delete older translations of its samples that used other settings.
 
         Without this deletion, if the run is interrupted, `--existing keep` would keep the older images.
-        If `existing` is "keep", or "refuse" and the direction differs, raise DataError instead of deleting.
+        Raise DataError instead of deleting if `existing` is "keep", or if it is "refuse" and the direction differs.
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}
         record = dict(json.loads(json.dumps(facts))) | {_MIXED: False}  # JSON types, to compare with `recorded`

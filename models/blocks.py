@@ -62,7 +62,7 @@ def make_down(
     *,
     bias: bool = False,
 ) -> RecomputableSequential:
-    """Return layers that halve height and width: 3x3 convolution, norm, ReLU, and for `antialiased` CUT's blur."""
+    """Return layers that halve height and width: 3x3 convolution, norm and ReLU. `antialiased` adds CUT's blur."""
     stride = 2 if downsample == "strided" else 1
     convolution = nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=bias)
     layers = normed([convolution], out_channels, norm)

@@ -71,7 +71,7 @@ class NoiseChannels(nn.Module):
 class StyleStem(nn.Linear):
     """Linear layer that maps a style to feature maps and resizes the maps to the condition's size.
 
-    The maps have height x width pixels. SPADE does not resize the maps. The resizing allows conditions of any size.
+    Before resizing, the maps have height x width pixels. SPADE does not resize, and allows only one condition size.
 
     drawn: Style for prediction, set by `draw_latents` or `choose_style`, (N or 1, style_channels). None means zeros.
     """

@@ -118,7 +118,7 @@ def _load(path: Path) -> object:
     with suppress(RuntimeError):  # some file systems, and torch's older file format, do not support mapping
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(state, dict) and is_training_state(state):
-            return state  # do not map files of other programs, which may overwrite them in place
+            return state  # map only our own files; other programs may overwrite theirs in place
     return cast(object, torch.load(path, map_location="cpu", weights_only=True))
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 class UserError(Exception):
     """An error that the user can correct. Command-line programs catch this class.
 
-    is_consequence: Whether the error only reports that another process has failed, which prints the original error.
+    is_consequence: Whether the error only reports that another process failed. That process prints the original error.
     """
 
     is_consequence: ClassVar[bool] = False

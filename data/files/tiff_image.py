@@ -29,7 +29,7 @@ _PREMULTIPLIED, _STRAIGHT = 1, 2
 _ALPHA = (_PREMULTIPLIED, _STRAIGHT, 999)  # values of ExtraSamples; some files have 999 instead of _STRAIGHT
 _MOST_PAGES = 2 * MAX_CHANNELS  # one page per channel, and as many thumbnails and masks
 _OTHER_IMAGES = "; to translate other images, train on such images with data.layout=paired_folders"
-_MOST_IN_TILE = 2**24  # maximum pixels of a tile or JPEG if its image is smaller; decoders allocate whole tiles
+_MOST_IN_TILE = 2**24  # a tile or JPEG may have this many pixels, or as many as its image; decoders allocate it whole
 _MOST_EXTRA = 3  # maximum samples per pixel that a photograph has in addition to its colours
 
 
@@ -231,7 +231,7 @@ class TiffImage(StoredImage):
         out = pixel_array(self._name, (series.size // (height * width), height, width), series.dtype)
         samples = series.asarray(out=out.reshape(shape), maxworkers=1, buffersize=2**24)
         samples = samples.transpose(*(axes.index(axis) for axis in (*others, "Y", "X"))).reshape(-1, height, width)
-        # the orientation names the sides of the upright image that show the first stored row and column
+        # orientation 6, for example, means that the first stored row is at the right, and the first column at the top
         samples = samples.swapaxes(1, 2) if self._orientation >= 5 else samples
         samples = samples[:, ::-1] if self._orientation in (3, 4, 7, 8) else samples
         return samples[:, :, ::-1] if self._orientation in (2, 3, 6, 7) else samples
