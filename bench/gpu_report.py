@@ -45,7 +45,6 @@ def _training(name: str, cases: Sequence[str], sides: Sequence[str], limit_s: fl
 
 _FULL = "full size 1024x512, batch {}"
 _COMPILED = ("default", "default, compiled")
-_OTHERS = ("default, without a CUDA graph", "default, padded channels")
 PARTS = [
     _training("full size", [_FULL.format(1)], ["reference, autocast", *_COMPILED], 100),
     _training("without pairs", ["CUT 256x256", "CycleGAN 256x256"], _COMPILED, 100),

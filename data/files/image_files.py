@@ -137,12 +137,6 @@ def read_ids(file: File) -> Tensor:
         return torch.from_numpy(image.ids()).unsqueeze(0)
 
 
-def read_size(file: File) -> tuple[int, int]:
-    """Return the height and width of an image after its EXIF orientation is applied. Only the header is read."""
-    with open_image(file) as image:
-        return image.size
-
-
 def seen_in(file: File, read: Callable[[StoredImage], _Read], otherwise: _Read) -> _Read:
     """Open an image and return `read(image)`, or return `otherwise` if the image cannot be read."""
     with suppress(DataError), open_image(file) as image:

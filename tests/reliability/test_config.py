@@ -143,6 +143,7 @@ def test_what_is_unusual_but_sound_is_read_as_it_looks(
         ("train", ["--config", "demo", "--confg", "x"], r"unrecognized arguments: --confg; did you mean --config\?$"),
         ("test", ["--batch_size", "3"], r"--batch_size; did you mean --batch-size\?$"),
         ("convert", ["from-photo", "A", "B"], r"invalid choice: 'from-photo' .*; did you mean from-photos\?$"),
+        ("test", ["--device", "gpu"], r"invalid choice: 'gpu' .*; did you mean cuda\?$"),
         ("test", ["--batch-size", "0"], r"argument --batch-size: '0' is not a whole number above 0; see .* --help"),
         ("test", ["--checkpoint", ""], r"argument --checkpoint: '' is not a path"),
         ("cluster", ["--clusters", "0"], r"argument --clusters: '0' is not a whole number above 0"),

@@ -4,6 +4,7 @@ import json
 import platform
 import re
 import shutil
+import threading
 from contextlib import suppress
 from pathlib import Path
 from signal import Signals
@@ -38,7 +39,7 @@ from training.report.plan import (
     watched_layers,
     without_downloads,
 )
-from training.report.sinks import SHOWN_VALIDATIONS, Page
+from training.report.sinks import SHOWN_VALIDATIONS, Page, Progress, Report, TensorBoard
 from training.run_folder import read_state, recorded
 from utils.errors import Interrupted, UserError
 from utils.log import logger
@@ -239,3 +240,21 @@ def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path) -> 
     assert without_downloads(config) == config
     VGG19.cached.unlink()
     assert downloads(load_config(tiny_config, [])) == []
+
+
+def test_a_disk_error_of_tensorboard_is_one_warning_without_a_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    resource, hook = pytest.importorskip("resource"), Mock()
+    monkeypatch.setattr(threading, "excepthook", hook)
+    report = Report([TensorBoard(tmp_path)], 0)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**14, hard))
+    try:
+        report.each(lambda sink: sink.progress(Progress(1, {f"loss/{n}": 0.0 for n in range(1000)}, 0.0)))
+        report.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [message.partition(":")[0] for message in caplog.messages] == ["TensorBoard's events"]
+    hook.assert_not_called()
+    assert threading.excepthook is hook

@@ -2,6 +2,7 @@
 
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -269,9 +270,11 @@ class TensorBoard(Sink):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._writer: SummaryWriter | None = None
+        self._previous_hook = threading.excepthook
 
     def open(self, first_step: int) -> None:
         """Open a new event file."""
+        self._previous_hook, threading.excepthook = threading.excepthook, self._report_thread
         # set purge_step in the first session too, because TensorBoard ignores the first purge_step in a folder
         self._writer = SummaryWriter(str(self._folder), purge_step=first_step)
         charts = {part: {name: ["Multiline", [tags]] for name, tags in of.items()} for part, of in CHARTS.items()}
@@ -294,7 +297,10 @@ class TensorBoard(Sink):
 
     def close(self) -> None:
         """Close the event file."""
-        self._write(SummaryWriter.close)
+        try:
+            self._write(SummaryWriter.close)
+        finally:
+            threading.excepthook = self._previous_hook
 
     def _write(self, add: Callable[[SummaryWriter], object]) -> None:
         """Call `add` with the writer, and flush the writer to the disk."""
@@ -303,6 +309,12 @@ class TensorBoard(Sink):
             add(writer)
             writer.flush()
             self._writer = writer
+
+    def _report_thread(self, failure: threading.ExceptHookArgs) -> None:
+        """Print no traceback for a disk error in TensorBoard's thread. The next call of the writer raises the error."""
+        is_ours = type(failure.thread).__module__.startswith("tensorboard.")
+        if not (is_ours and isinstance(failure.exc_value, OSError)):
+            self._previous_hook(failure)
 
 
 def _add_scalars(writer: SummaryWriter, scalars: Mapping[str, float], step: int) -> None:

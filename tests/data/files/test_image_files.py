@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from data.files.image_files import count_other_files, find_images, read_rgb, read_size, write_png
+from data.files.image_files import count_other_files, find_images, open_image, read_rgb, write_png
 from tests.conftest import save_image
 
 
@@ -30,7 +30,8 @@ def test_the_size_of_an_image_is_its_size_after_it_is_turned_upright(tmp_path: P
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(np.zeros((2, 3, 3), np.uint8)).save(tmp_path / "x.jpg", exif=exif)
-    assert read_size(tmp_path / "x.jpg") == (3, 2) == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
+    with open_image(tmp_path / "x.jpg") as image:
+        assert image.size == (3, 2) == tuple(read_rgb(tmp_path / "x.jpg").shape[1:])
 
 
 def test_files_of_other_formats_are_counted(tmp_path: Path) -> None:

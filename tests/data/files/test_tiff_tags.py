@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from data.files.image_files import read_size
+from data.files.image_files import open_image
 from data.files.tiff_tags import (
     KEYS,
     PIXEL_SCALE,
@@ -100,7 +100,8 @@ def test_the_image_that_is_read_counts(tmp_path: Path) -> None:
         writer.write(np.zeros((8, 10, 3), np.uint8), photometric="rgb", subfiletype=1)
         writer.write(np.zeros((64, 80, 3), np.uint8), photometric="rgb", tile=(32, 16))
         writer.write(np.zeros((96, 80, 3), np.uint8), photometric="rgb")
-    assert read_size(tmp_path / "x.tif") == (64, 80)
+    with open_image(tmp_path / "x.tif") as image:
+        assert image.size == (64, 80)
     tags = file_tags(tmp_path / "x.tif")
     assert (tags.height, tags.width, tags.tile) == (64, 80, (32, 16))
 
