@@ -126,8 +126,10 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
             f"{path}: does not fit, or is damaged: {' '.join(str(error).split())}. Use another checkpoint."
         ) from error
     if changed_data and not accepts_changed_data:
+        keys = [key for key in ("train.validation_share", "train.validation_group") if key in changes]
+        remedy = f"Set {' and '.join(keys)} back" if keys else "Restore it"
         raise CheckpointError(
-            f"{path}: the train split has changed since: {changed_data}. Restore it, or {_NEXT_EPOCH}, or {_NEW_RUN}."
+            f"{path}: the train split has changed since: {changed_data}. {remedy}, or {_NEXT_EPOCH}, or {_NEW_RUN}."
         )
     if changed_data:
         logger.warning("the train split has changed: %s; resuming from the next epoch", changed_data)
