@@ -153,7 +153,7 @@ class WorkerMonitor:
         if self.lost != _NOTHING:
             how += f" while it read {describe_sample(self.dataset.layout.sides[side], self.lost)}"
         hint = "python -m tools.check_data finds files that cause this"
-        if exit_code == -signal.SIGKILL:
+        if how.startswith("by SIGKILL"):  # Windows has no such signal
             hint = "often because the memory is full: lower data.workers or train.batch_size"
         raise LoadingError(f"a loader process ended {how}; {hint}")
 
