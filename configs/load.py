@@ -49,7 +49,7 @@ READERS: dict[str, Callable[[object, str], object]] = {  # convert a value in YA
     "loss.class_weights": read_class_weights,
 }
 _FORMERLY_TRUE, _FORMERLY_FALSE = ("true", "yes", "on"), ("false", "no", "off")
-FORMER_VALUES: dict[str, Mapping[str, object]] = {  # for each key: value of an earlier version to current value
+FORMER_VALUES: dict[str, Mapping[str, object]] = {  # former values of a key, with their current values
     "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
