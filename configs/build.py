@@ -47,7 +47,7 @@ from utils.torch_private import cpu_has_matrix_units
 T = TypeVar("T")
 _LABEL_IDS = 2**16  # number of 16-bit class ids, for the label maps of loss.outside_mask
 
-# settings of the final image size, and of the size before a crop, by value of data.preprocess
+# The settings of the final image size, and of the size before the crop, for each value of data.preprocess
 _FINAL_SIZE = dict.fromkeys(SIZED_BY_CROP, ("crop_width", "crop_height")) | {"scale_width": ("load_width",)}
 _SIZE_BEFORE_CROP = {"resize_and_crop": ("load_width", "load_height"), "scale_width_and_crop": ("load_width",)}
 
@@ -104,7 +104,7 @@ def prepare_device(config: Config, device: torch.device) -> None:
 
 
 def memory_format(device: torch.device, on_cpu: torch.memory_format = torch.contiguous_format) -> torch.memory_format:
-    """Return the memory format of networks: channels last on a GPU, for its tensor cores, and `on_cpu` on a CPU."""
+    """Return `on_cpu` on a CPU. On a GPU, return channels last, the format that suits its tensor cores."""
     return on_cpu if device.type == "cpu" else torch.channels_last
 
 
@@ -119,7 +119,7 @@ def image_sides(config: Config) -> ImageSides:
 
 
 def discriminator_settings(config: Config) -> dict[str, Any]:
-    """Return the discriminator's settings. Its `downsample` is the generator's value, as in CUT."""
+    """Return the discriminator's settings, together with the generator's value of `downsample`, as in CUT."""
     takes_downsample = "downsample" in argument_names(GENERATORS[config.generator.name])
     downsample = config.generator.downsample if takes_downsample else "strided"
     return vars(config.discriminator) | {"downsample": downsample}
@@ -132,7 +132,7 @@ def discriminated_side(config: Config) -> int:
 
 
 def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T]) -> T:
-    """Call `rule`, a static method of a network, with `settings`. Raise ConfigError if the result is not a `kind`."""
+    """Call `rule`, a static method of a network, with `settings`. Raise ConfigError if the result has another type."""
     sides = _called(rule, settings)
     if not isinstance(sides, kind):
         raise ConfigError(f"{rule.__qualname__}: returns {sides!r}. Return an {kind.__name__} (docs/architecture.md).")
@@ -140,7 +140,7 @@ def _of_rule(rule: Callable[..., T], settings: Mapping[str, Any], kind: type[T])
 
 
 def trained_side(config: Config) -> LeastSide:
-    """Return the least source size that gives the discriminator and the losses large enough targets."""
+    """Return the smallest source size whose targets are large enough for the discriminator and the losses."""
     rule = DISCRIMINATORS[config.discriminator.name].least_side
     settings = accepted(rule, vars(config.discriminator)) or {"name": config.discriminator.name}
     sides = [(discriminated_side(config), " ".join(f"discriminator.{key}={settings[key]}" for key in settings))]
@@ -283,7 +283,7 @@ def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bo
     """Draw the initial weights of a network and add spectral norm, in place.
 
     as_spade: Whether xavier initialization follows SPADE.
-    misses_normed: Whether convolutions under spectral norm then keep torch's weights, which change less per step.
+    misses_normed: Whether SPADE's initialization skips convolutions with spectral norm. They then change less per step.
     """
     init = config.init
     as_spade = as_spade and init.kind == "xavier"
@@ -304,7 +304,7 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     """
     losses = {name: (build_generator_loss(config, name), weight) for name, weight in config.loss_weights.items()}
     losses |= REGISTERED_LOSSES
-    # networks without norms, such as VGG19, are faster with channels last on CPUs with matrix units (AMX)
+    # CPUs with matrix units (AMX) run networks without norms, such as VGG19, faster in channels last
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
     for loss, _ in losses.values():
         if isinstance(loss, nn.Module):

@@ -34,8 +34,8 @@ class DataFacts:
     storage: Storage formats of images that are not 8-bit RGB, by map name ("source", "source_images", "target").
     ranges: Value ranges from the settings, by map name.
     target_files: Data type and format of translated files, such as uint16.png; None for 8-bit RGB.
-    file_colors: Class colours of label maps that are drawn in colours; None if label maps hold ids.
-    divided_classes: Ids of classes whose connected regions are instances. Empty: all classes. None: read from files.
+    file_colors: Colours of the classes in label map files; None if these files hold ids.
+    divided_classes: Ids of classes whose connected regions are instances. Empty: all classes. None: files hold them.
     conditioning: Converts batches to the inputs of the networks.
     """
 
@@ -75,14 +75,14 @@ class DataFacts:
 
     @property
     def trained_storage(self) -> dict[str, StoredForm]:
-        """Storage formats for reading files outside the data set, with the upper end of each channel's value range."""
+        """Storage formats for new files. They include the highest training values, to detect files in another range."""
         highest = {kind: self.bounds(kind)[1::2] for kind in self.storage}
         by_channel = {k: highest[k] * (form.n_channels // len(highest[k])) for k, form in self.storage.items()}
         return {kind: replace(form, highest=by_channel[kind]) for kind, form in self.storage.items()}
 
     @property
     def page_obstacle(self) -> str | None:
-        """Why pages and videos cannot show the images, as text that begins with a verb; None if they can."""
+        """The reason why web pages and videos cannot show the images; None if they can show them."""
         if self.stack:
             return "takes sources from several folders"
         return None if self.conditioning.is_8_bit else "translates images that are not 8-bit RGB"
@@ -95,7 +95,7 @@ class DataFacts:
         return tuple(bound for pair in zip(values.low, values.high, strict=True) for bound in pair)
 
     def map_reader(self, storage: Mapping[str, StoredForm], *, needs_instances: bool) -> MapReader:
-        """Return a reader of the maps of samples. It can make instance maps only with `needs_instances`."""
+        """Return a reader of the maps of samples. It computes instance maps only if `needs_instances` is true."""
         return MapReader(
             n_classes=self.n_classes,
             ignore_id=None if self.file_colors else self.ignored_id,
@@ -108,7 +108,7 @@ class DataFacts:
     def legend(self, of_pictures: LabelColors | None = None) -> list[Swatch]:
         """Return names and colours of the classes for a gallery; empty if the classes have no names.
 
-        of_pictures: Classes of the targets, if sources are images and targets are label maps drawn in colours.
+        of_pictures: Classes of the targets, if sources are images and targets show a label map in colours.
         """
         table = self.classes or (None if self.n_classes else of_pictures)
         if table is None:
@@ -151,7 +151,7 @@ def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
 
 
 def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
-    """Return the storage formats, by map name, of all images except 8-bit RGB images from one folder."""
+    """Return the storage formats by map name. 8-bit RGB images from a single folder need no storage format."""
     return {
         kind: StoredForm(n_channels, key, is_8_bit=bounds is None)
         for kind, key, n_channels, bounds in images_of(data)
@@ -160,14 +160,14 @@ def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
 
 
 def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
-    """Yield name, key of the channel setting, number of channels and value range of each map that holds images."""
+    """Yield a tuple for each map that holds images, for example ("target", "data.target_channels", 3, value range)."""
     if not data.has_labels or data.is_stacked:
         yield data.source_images, "data.source_channels", data.source_channels, data.source_range
     yield "target", "data.target_channels", data.target_channels, data.target_range
 
 
 def target_files(data: DataConfig) -> str | None:
-    """Return data.target_files, or a format that can hold the targets' values; None for 8-bit RGB by default."""
+    """Return data.target_files. By default, return a format that can hold the target values; None for 8-bit RGB."""
     chosen = data.target_files
     if data.target_range is None and data.target_channels in RGB_CHANNELS:
         return chosen if chosen and chosen.startswith("uint8.") else None
@@ -181,7 +181,7 @@ def allowing_missing(storage: Mapping[str, StoredForm]) -> dict[str, StoredForm]
 
 
 def class_weights(given: Mapping[str, float], n_classes: int, classes: LabelColors | None) -> dict[int, float]:
-    """Return the weights other than 1 by class id; pixels without a class have the id `n_classes`.
+    """Return the class weights that are not 1, by class id. Pixels without a class have the id `n_classes`.
 
     given: Weights by class id or class name.
 

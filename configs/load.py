@@ -64,7 +64,7 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: The file does not exist, is no YAML or is empty. Or its base is invalid or has a base itself.
+        ConfigError: The file does not exist, is no YAML or is empty; or its base file is invalid or has another base.
     """
     file = find_recipe(path, folder)
     values = _read(file)
@@ -85,7 +85,7 @@ def base_line(recipe: Sequence[Layer]) -> str:
 
 
 def find_recipe(path: Path, folder: Path = Path()) -> Path:
-    """Return the file for `path`: relative to `folder`, relative to the program's folder, or the name of a recipe.
+    """Return the file that `path` names. Search in `folder`, in the program's folder and among the recipes.
 
     If no such file exists, return `folder / path`.
     """

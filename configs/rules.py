@@ -82,7 +82,7 @@ def _method_rules(config: Config) -> Iterator[Rule]:
     unused = [*method.unused, *(other for other in METHODS if other != name)]
     for key, (usual, _) in config_differences(Config(), config).items():
         is_used = not any(key == setting or key.startswith(f"{setting}.") for setting in unused)
-        yield is_used, key, f"{shortened(usual)}, the default, because this method does not use it {chosen}"
+        yield is_used, key, f"{shortened(usual)}, the default: this method does not use it {chosen}"
     for network, file in config.init.networks.items():
         is_known = network in (*method.networks, "generator", "discriminator")
         require(is_known, f"init.{network}", file, f"null: method.name={name} trains {', '.join(method.networks)}")
@@ -159,7 +159,7 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
 
 
 def _feature_rules(config: Config) -> Iterator[Rule]:
-    """Yield the rules about instance features and styles, the generator's inputs in addition to the source."""
+    """Yield the rules about instance features and styles, which are inputs of the generator like the source."""
     if config.features.n_channels:
         features, maps = config.features, LAYOUTS[config.data.layout].file_maps
         chosen = f"with data.layout={config.data.layout}"
@@ -176,7 +176,7 @@ def _feature_rules(config: Config) -> Iterator[Rule]:
 def unused_settings(config: Config) -> list[str]:
     """Return `section.key=value` of every setting that has no effect and differs from its default.
 
-    Default weights above 0 are also listed if the method does not compute the loss, because recipes set them to 0.
+    This includes default weights above 0 of losses that the method does not compute. Recipes set such weights to 0.
     """
     changed, weights = changed_settings(config), config.loss.weights_of_images
     listed = {key: changed[key] for key in _unused(config) if key in changed}
@@ -225,7 +225,7 @@ def _unused(config: Config) -> Iterator[str]:
 
 
 def _not_taken(section: str, registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
-    """Return settings that are arguments of other entries of a registry, but not of the chosen entries."""
+    """Return the settings that only other entries of a registry accept as arguments, not the chosen entries."""
     taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
     known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
     return sorted(f"{section}.{name}" for name in known - taken)

@@ -128,7 +128,7 @@ def check_is_complete(config: Config, layout: Layout) -> None:
 
 
 def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
-    """Return the missing `data` settings for images that are not 8-bit RGB, measured on a few samples.
+    """Measure a few samples, and return the `data` settings that are missing for images other than 8-bit RGB.
 
     A range is the lowest and the highest value of a channel. Pixels without data are ignored.
 
@@ -185,7 +185,7 @@ def _read_some(layout: Layout, side: str, form: StoredForm, *, skips_bad: bool) 
 
 
 def _with_data(image: Tensor, file: Blob) -> np.ndarray:
-    """Return the pixels of a (C, H, W) image that have data, (C, n). Return all pixels if none has data."""
+    """Return those pixels of a (C, H, W) image that have data, as (C, n). If no pixel has data, return all."""
     values, found = image.flatten(1).numpy(), no_data(image, file)
     has_data = (values != values.dtype.type(found[0])).all(axis=0) if found else np.ones(values.shape[1], bool)
     return values[:, has_data] if has_data.any() else values
@@ -201,7 +201,7 @@ def _bounds(values: Sequence[np.ndarray]) -> list[float]:
 
 
 def _target_files(file: Blob, kind: str, n_channels: int) -> str:
-    """Return the value of data.target_files that suits targets such as `file`, with data type `kind`."""
+    """Return the value of data.target_files that suits the target `file`, whose data type is `kind`."""
     if (suffix := file.suffix.lower()) in TIFF_SUFFIXES:
         return f"{kind}.tif"
     is_png = suffix != ".npy" and kind in ("uint8", "uint16") and fits_file(f"{kind}.png", n_channels)

@@ -52,7 +52,7 @@ class Config(Section, prefix=""):
     def direction(self, wanted: str | None) -> str | None:
         """Return the direction for `data_of` and `method.translator` if the user asks for the direction `wanted`.
 
-        With one generator and data.direction=BtoA, the user's BtoA is the default direction, None.
+        If the run has one generator and data.direction=BtoA, return None for BtoA, which is then the default direction.
         """
         return None if wanted == self.data.direction and wanted not in self.method.translators else wanted
 
@@ -151,7 +151,7 @@ def _folder_name(folders: str | list[str] | None) -> Any:
     return path.name if path.is_absolute() or ".." in path.parts else folders
 
 
-REPLACED: dict[str, str] = {  # former settings by new setting, in the order of the new setting's values
+REPLACED: dict[str, str] = {  # new setting: the former settings that became its values, in this order
     "cycle.weights": "cycle.weight_a cycle.weight_b",
     "data.elastic": "data.augment.elastic",
     "data.quarter_turns": "data.augment.quarter_turns",

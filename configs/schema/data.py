@@ -31,10 +31,10 @@ class DataConfig(Section, prefix="data."):
     layout: LayoutName = "synthetic_facades"
     """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. The two
     synthetic layouts need no files, because the program creates their images. synthetic_facades: label maps and photos
-    of house fronts. synthetic_day_night: house fronts by day and other house fronts on winter nights; only val and test
-    have pairs."""
+    of house fronts. synthetic_day_night: house fronts by day, and different house fronts on winter nights. Only val and
+    test have pairs."""
     root: str = ""
-    """Folder of the data set, or of the tar files and index that tools.convert_data to-shards writes."""
+    """Folder with the images, or with the tar files and the index that tools.convert_data to-shards writes."""
     source_folder: Any = None
     """Folder of the sources below root. `{split}` becomes train, val or test. Default: {split}_label if n_classes is
     set, otherwise {split}_A; unpaired_folders also reads {split}A. For a list of folders, such as
@@ -52,9 +52,9 @@ class DataConfig(Section, prefix="data."):
     """Number of classes of the label maps, with ids 0 to n_classes-1. 0: sources are images, unless label_colors or the
     layout synthetic_facades defines classes."""
     label_colors: dict[str, Any] = field(default_factory=dict)
-    """paired_folders: class colours, if label maps are drawn in colours: cityscapes, cmp_facades, or a YAML file with
-    lines such as road: [128, 64, 128]. tools.convert_data colors-to-ids writes such a file. Checkpoints store the
-    lines, not the file name. {} or null: label maps hold ids."""
+    """paired_folders: the colours of the classes, if label maps hold colours. Values: cityscapes, cmp_facades, or a
+    YAML file with lines such as road: [128, 64, 128]. tools.convert_data colors-to-ids writes such a file. Checkpoints
+    store the lines, not the file name. {} or null: label maps hold ids."""
     source_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
     """Number of source channels. 8-bit images: 3 for RGB, 1 for grey. Other images: the number of channels in the
     files, up to 64. Several source folders: the sum over all folders."""
@@ -75,10 +75,10 @@ class DataConfig(Section, prefix="data."):
     instance_edges: bool = False
     """Add a channel with the edges between instances to the source. This needs instance maps."""
     instances: Any = "{split}_inst"
-    """paired_folders: folder of the instance maps, for instance_edges and encoded features. connected: no files; each
-    connected region of a class in the label map is an instance. A list of class ids, or of names from label_colors,
-    such as [car,rider]: as connected, but all pixels of any other class are one instance. The list changes only
-    features."""
+    """paired_folders: folder of the instance maps, for instance_edges and encoded features. connected: each connected
+    region of a class in the label map is an instance. A list of class ids, or of names from label_colors, such as
+    [car,rider]: only these classes are divided into connected regions; each other class is one instance. instance_edges
+    ignores the list."""
     preprocess: Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop", "none"] = "scale_width"
     """resize_and_crop: resize to load_width x load_height, then crop at random. scale_width: resize to load_width and
     keep the aspect ratio. scale_width_and_crop: the same as scale_width, then crop at random. crop: crop at random
@@ -102,8 +102,8 @@ class DataConfig(Section, prefix="data."):
     """Magnify training samples by a random factor in [lowest,highest], such as [0.8,1.25]. The limits are 0.5 and 2. A
     factor is as likely as its inverse. Factors below 1 show more of the image. []: off."""
     elastic: list[float] = interval(0, MOST_ELASTIC)
-    """Deform training samples smoothly. The largest displacement, as a share of the crop's shorter side, is random in
-    [lowest,highest], such as [0,0.06]. The limits are 0 and 0.12. []: off."""
+    """Deform training samples smoothly. The largest displacement is random in [lowest,highest], such as [0,0.06]. Its
+    unit is the shorter side of the crop. The limits are 0 and 0.12. []: off."""
     validation_split: str | None = None
     """Split for validation during training. Default: val if it exists, otherwise the samples that
     train.validation_share selects, otherwise training samples."""
@@ -126,8 +126,8 @@ class DataConfig(Section, prefix="data."):
     use another sample. The run still ends if more than 10 samples and more than 1 % are bad."""
     timeout_s: float = number(600.0)
     """Time limit for loading a batch, in seconds. If a loader process needs longer, the run ends. 0: no limit. Under
-    torchrun, a process waits up to three times as long for the other processes. This must be enough for validation and
-    saving."""
+    torchrun, a process waits up to three times as long for the other processes. This time must be enough for validation
+    and saving."""
     synthetic_samples: list[int] = numbers("[train,val,test]", [1000, 16, 32], least=1)
     """Synthetic layouts: number of samples in the splits train, val and test."""
     synthetic_size: list[int] = numbers("[height,width]", [128, 128], least=32)
@@ -163,7 +163,7 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def reversed(self) -> Self:
-        """The same data with sources and targets exchanged. Its `target_files` can store the values of the sources."""
+        """The same data with sources and targets exchanged. Its `target_files` can store the former sources."""
         is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
         return replace(
             self,

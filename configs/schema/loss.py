@@ -54,7 +54,7 @@ class LossConfig(Section, prefix="loss."):
     ms_ssim: float = weight(0.0, "pairs")
     """Weight of 1 - MS-SSIM, which compares structure at several scales. Use it with l1. It ignores pixel weights."""
     perceptual: float = weight(10.0, "pairs")
-    """Weight of the distance between features of the translated and the real image in perceptual_network."""
+    """Weight of the distance between the translated and the real image in the features of perceptual_network."""
     perceptual_network: Literal["vgg19", "efficientnet_lite0"] = "vgg19"
     """vgg19: L1 of VGG19's features (pix2pixHD). Its weights (548 MB) are downloaded into torch's cache.
     efficientnet_lite0: squared distance of normalized features. It needs the packages of the extra `perceptual`."""
@@ -75,12 +75,12 @@ class LossConfig(Section, prefix="loss."):
     shift_patch: int = number(16, least=4, most=128)
     """Side length of the patches that are shifted as a whole, in pixels."""
     shift_penalty: float = number(0.2)
-    """Penalty for displacements at the first step: relative increase of a patch's difference per pixel of displacement.
-    The penalty falls to 0 during the first half of the training."""
+    """Penalty for displacements. 0.2 means that each pixel of displacement raises a patch's difference by 20 %. The
+    penalty falls from this value to 0 during the first half of the training."""
     kl_divergence: float = weight(0.05, "pairs", needs_style=True)
     """With style.channels: weight of the KL divergence between the encoded styles and N(0, 1), summed over samples and
-    style channels as in SPADE. test.py draws styles from N(0, 1). A lower weight lets styles hold more of the images,
-    but drawn styles then resemble encoded styles less."""
+    style channels as in SPADE. test.py draws styles from N(0, 1). With a lower weight, a style describes its image in
+    more detail, but the styles that test.py draws resemble encoded styles less."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -118,7 +118,7 @@ class ContrastiveConfig(Section, prefix="contrastive."):
     weight: float = number(1.0)
     """Weight of the loss, in addition to loss.adversarial; 1 in CUT, 10 in FastCUT."""
     n_patches: int = number(256, least=1)
-    """Number of patches that each step draws per image and compared layer of the generator."""
+    """Number of random patches per image that each step compares in each compared layer of the generator."""
     channels: int = number(256, least=1)
     """Length of the compared feature vectors, and width of the projection network that computes them."""
     identity: bool = True
@@ -135,8 +135,8 @@ class CycleConfig(Section, prefix="cycle."):
     """Weights of the mean absolute difference between an image and its translation there and back. The first weight is
     for images of A, the second for images of B."""
     identity: float = number(0.5)
-    """Weight of the identity loss, as a share of cycle.weights: a generator must not change images of its own target
-    domain. This loss keeps colours. 0: off, which saves two passes and allows domains with different channels."""
+    """Weight of the identity loss, relative to cycle.weights. It teaches a generator to leave images of its target
+    domain unchanged, which keeps colours. 0: off, which saves two passes and allows domains with different channels."""
 
 
 def read_class_weights(value: object, key: str) -> object:

@@ -29,14 +29,14 @@ class GeneratorConfig(Section, prefix="generator."):
     n_blocks: int = number(9, most=MOST_LAYERS)
     """Number of residual blocks at the lowest resolution; a U-Net has none."""
     n_enhancers: int = number(1, least=1, most=MOST_HALVINGS)
-    """local: number of enhancers. Each works at twice the resolution of the network inside it."""
+    """local: number of enhancers. Each enhancer encloses a network of half its resolution."""
     n_enhancer_blocks: int = number(3, most=MOST_LAYERS)
     """local: number of residual blocks of each enhancer."""
     n_upsamplings: int = number(5, least=2, most=MOST_UPSAMPLINGS)
     """spade: number of doublings. The sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
-    normal, more and most. Small images need fewer."""
+    options normal, more and most. Small images need fewer."""
     n_middle_blocks: int = number(2, least=1, most=2)
-    """spade: number of further blocks with as many channels as the first block; 2 in SPADE, 1 in OASIS."""
+    """spade: number of blocks after the first block that have its number of channels; 2 in SPADE, 1 in OASIS."""
     hidden_channels: int = number(128, least=1)
     """spade: number of hidden channels in each SPADE layer, between the label map and the scales and shifts."""
     noise_channels: int = number(0)

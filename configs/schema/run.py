@@ -54,8 +54,8 @@ class MetricsConfig(Section, prefix="metrics."):
     """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual` but no download. Its values are not
     comparable with published values."""
     shift_reach: int | None = number(None, most=16)
-    """Largest shift in pixels, to compute L1, PSNR and SSIM also after the best shift of each translation. The shifts
-    are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value of
+    """Also compute L1, PSNR and SSIM after the best shift of each translation, by at most this many pixels. The best
+    shifts are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value of
     loss.shift_reach. 0: off."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
@@ -69,7 +69,7 @@ class LogConfig(Section, prefix="log."):
     """Reports during training, and the steps between them."""
 
     every_steps: int = number(100, least=1)
-    """Number of steps between log lines and between TensorBoard scalars. Both are means over these steps."""
+    """Number of steps between log lines, and between TensorBoard scalars. The values are means over these steps."""
     images_every_steps: int = number(500, least=1)
     """Number of steps between validations. Each validation computes metrics, logs images and chooses best.pt."""
     activations: str | None = None

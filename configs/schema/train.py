@@ -23,7 +23,7 @@ class MethodDeclaration:
     unused: Settings and sections without effect. They must keep their defaults.
     metrics: Metrics that are always computed, in addition to metrics.extra.
     compares_features: Whether a loss compares features of the generator, including features before norms.
-    original: Original program of the method, if any.
+    original: Program of the method's authors that this code follows, if any.
     """
 
     translators: Mapping[str, str]
@@ -160,14 +160,14 @@ class TrainConfig(Section, prefix="train."):
     """true: run the discriminator once and use its graph for the losses of both networks (pix2pixHD). false: update the
     discriminator first, then run it again for the generator's loss (pix2pix)."""
     activation_checkpointing: bool = False
-    """Store only the activations between the stages of the generator and of VGG. Recompute all others in the backward
-    pass. This takes less memory and more time."""
+    """Store only the activations between the stages of the generator and of VGG. Recompute all other activations in the
+    backward pass. This takes less memory and more time."""
     compile: bool = False
     """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. This needs a
     C++ compiler and, on a GPU, triton."""
     cuda_graph: bool = True
     """Replay training steps as a CUDA graph, without launching each kernel from the CPU. This needs a single process on
-    a GPU. It is skipped if image sizes differ, or if less than a quarter of the GPU memory would remain."""
+    a GPU. No graph is used if image sizes differ, or if less than a quarter of the GPU memory would remain."""
     deterministic: bool = False
     """Use only deterministic algorithms, so that a resumed run on a GPU gives bitwise equal results. This is slower. A
     warning names operations without a deterministic algorithm. Runs on a CPU are always deterministic."""
@@ -236,5 +236,5 @@ class AugmentationConfig(Section, prefix="augmentation."):
         f"a list of some of {', '.join(AUGMENTATIONS)}, each once",
     )
     """Operations in their order, such as [color,translation,cutout]. color: brightness, saturation and contrast.
-    translation: by up to an eighth of each side, together with the source. cutout: a box of half the sides. The real
-    and the translated image of a pair are augmented alike. Empty: none."""
+    translation: shift by up to an eighth of each side, together with the source. cutout: erase a box of half the height
+    and width. The real and the translated image of a pair are augmented alike. []: none."""
