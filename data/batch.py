@@ -11,13 +11,13 @@ from torch import Tensor
 from utils.errors import UserError
 
 _LISTED = 5
-_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # value that stores weight 1; other dtypes: 1
+_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # stored value that means weight 1 (default: 1)
 
 
 class DataError(UserError):
     """The data set cannot be used.
 
-    problems: One or more lines. Each line names a file or folder and the remedy. `str` returns the first lines.
+    problems: One or more lines. Each line names a file or folder and the remedy. `str(error)` has the first lines.
     """
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ MAPS = tuple(field.name for field in fields(_Maps))
 
 @dataclass(frozen=True)
 class BadSample:
-    """A sample that cannot be used: its domain (`side`: 0 is the source, 1 the target), its index and the reason."""
+    """A sample that cannot be used. `side` is an index in `Layout.sides`. It is 1 only for targets of unpaired data."""
 
     side: int
     index: int
@@ -71,19 +71,19 @@ class BadSample:
 
 @dataclass(frozen=True)
 class Sample(_Maps):
-    """A source and, in most cases, its target, on the CPU. Images are 8-bit RGB, or have the type of their files.
+    """A source and usually its target, on the CPU. Images are 8-bit RGB, or keep the channels and type of their files.
 
     name: Relative path without suffix, unique in the split.
-    source: RGB image, (3, H, W) uint8. Or image of another type, (C, H, W) uint8, uint16, int16 or float32. Or ids of K
-        classes, 0 .. K-1, and K for ignored pixels, (1, H, W) uint8 (int32 for more than 255 classes).
+    source: RGB image, (3, H, W) uint8, or image of another type, (C, H, W) uint8, uint16, int16 or float32. A label map
+        of K classes has ids 0 .. K-1, and K for ignored pixels, (1, H, W) uint8 (int32 for more than 255 classes).
     instances: Instance ids, (1, H, W) int32.
-    target: RGB image or image of another type. Its sides are the source's sides times `generator.scale`.
+    target: Image, with the types of `source`. Its size is the size of the source multiplied by `generator.scale`.
     features: Precomputed instance features, (3, H, W) uint8.
-    weights: Weights of target pixels, (1, H, W) uint8, uint16, int16 or float32. 255 means 1 in uint8, 65535 in uint16.
-    source_images: If the first source folder holds label maps, the images of the other source folders, (C, H, W). If
-        all source folders hold images, `source` has the channels of all of them.
+    weights: Weights of target pixels, (1, H, W) uint8 (255 means 1), uint16 (65535 means 1), int16 or float32.
+    source_images: Images of all other source folders, (C, H, W), if the first source folder holds label maps. If the
+        first folder holds images, `source` contains the channels of all folders.
     labels: Ids of a label map that is read in addition to a source image, (1, H, W) int32.
-    replaces: Bad samples. This sample was read instead of them.
+    replaces: Bad samples that this sample replaces.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Batch(_Maps):
         return self.mapped(Tensor.pin_memory)
 
     def __reduce__(self) -> Any:
-        """Pickle maps as NumPy arrays. Torch would pickle tensors to shared memory, often only 64 MB in containers."""
+        """Pickle maps as NumPy arrays. Torch would use shared memory, which is often limited to 64 MB in containers."""
         return _batch, (self.names, self.replaces, {name: tensor.numpy() for name, tensor in self.maps.items()})
 
 

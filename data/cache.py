@@ -22,7 +22,7 @@ class SampleCache:
     If the disk space is used up, the cache neither adds nor removes samples.
 
     folder: Folder of the cache, created when the first sample is written.
-    spare_share: Share of the file system, 0 to 1, that the cache leaves free. Parallel writers can use slightly more.
+    spare_share: Fraction of the disk, 0 to 1, that the cache leaves free. Parallel writers can leave slightly less.
     """
 
     def __init__(self, folder: Path, *, spare_share: float = 0.0) -> None:
@@ -95,13 +95,13 @@ class CachedLayout(DerivedLayout):
         return sample
 
     def resized(self, index: int) -> Sample:
-        """Read sample `index` from its files and resize it, without the cache; raise DataError like `read`."""
+        """Read sample `index` from its files, not from the cache, and resize it; raise DataError like `read`."""
         sample = self._layout.read(index)
         return place(sample, self._preprocessing.whole(sample), source_is_ids=self.n_classes > 0)
 
 
 def room(layout: Layout, index: int) -> tuple[int, int]:
-    """Return the bytes that the cache needs for all samples, estimated from sample `index`, and the free bytes.
+    """Return the size of a cache of all samples, estimated from sample `index`, and the free space, both in bytes.
 
     layout: Layout whose `sides` are CachedLayouts.
 

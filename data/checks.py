@@ -32,19 +32,19 @@ from utils.text import counted, listed
 MEASURED_SHIFTS = 32  # largest number of samples per split whose displacement is measured
 _IMAGES = ("source", "source_images", "target")
 MIN_SIDE = 48  # pixels; smaller images have too few contours
-_MAX_SIDE = 512  # pixels; of larger images, only the centre is compared
+_MAX_SIDE = 512  # pixels; larger images are cropped to their centre
 _MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
-_CLEAR_PEAK = 12.0  # least height of a correlation peak above the mean, in standard deviations
-FAINT_PEAK = 8.0  # lower limit for warnings about many pairs; some unrelated pairs also reach it
+_CLEAR_PEAK = 12.0  # minimum height of a clear correlation peak, in standard deviations above the mean
+FAINT_PEAK = 8.0  # minimum height of a faint peak; some unrelated pairs also reach it
 _BEYOND_REST = 1.5  # least ratio of a peak to the correlation without displacement
-_FEWEST = 3  # least number of pairs with the same displacement, for a warning
-_SMALL_SHIFT = 2  # pixels; least displacement of most pairs, for a warning
-_LARGE_SHIFT = 5  # pixels; least displacement of a single pair, for a warning
-_FEWEST_FAINT = 8  # least number of pairs with different displacements, for a warning
+_FEWEST = 3  # minimum number of equally displaced pairs for a warning
+_SMALL_SHIFT = 2  # pixels; minimum for a warning about many pairs
+_LARGE_SHIFT = 5  # pixels; minimum for a warning about a single pair
+_FEWEST_FAINT = 8  # minimum number of pairs for a warning about different displacements
 _LARGE_REACH = 8  # pixels; with a larger loss.shift_reach, patches match by chance
 
 Shift = tuple[int, int]
-"""A displacement in pixels, to the right and down."""
+"""A displacement in pixels. The first number is positive to the right, the second number is positive downwards."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Checked:
     ids: Values in the label map file, including values that are not a class. Empty without a label map.
     types: Data types of the images, such as "uint16 source and uint8 target".
     files: Files that must not occur in several splits.
-    shifts: Clear displacements of "targets" and, with several sources, of "images of the last source folder".
-    faint_shifts: Displacements whose peak is at least FAINT_PEAK, by the same names. None: They were not measured.
+    shifts: Clear displacements. Possible keys are "targets" and "images of the last source folder".
+    faint_shifts: Clear and faint displacements, with the same keys. None: This sample was not measured.
     """
 
     index: int
@@ -74,7 +74,7 @@ class Checked:
 class Check(MonitoredDataset):
     """A data set of check results, one for each sample of `layout`.
 
-    is_for_training: Whether to preprocess as in training, otherwise as in validation.
+    is_for_training: True preprocesses samples as in training, False as in validation.
     """
 
     layout: Layout
@@ -90,7 +90,7 @@ class Check(MonitoredDataset):
     def __call__(self, index: int) -> Checked:
         """Read sample `index`, compute its crop, and return the result."""
         ids, file = frozenset[int](), self.layout.provenance(index).files.get("source")
-        with suppress(Exception):  # `Layout.read` below reports the error, but hides ids without a class
+        with suppress(Exception):  # `Layout.read` below reports the error; here, ids that are no class are read too
             ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file and self.layout.n_classes else ids
         try:
             sample = self.layout.read(index)
@@ -115,7 +115,7 @@ class Check(MonitoredDataset):
 
 
 def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
-    """Return the files that must not occur in several splits. Omit masks, and images or label maps with one value."""
+    """Return the files that must not occur in several splits. Omit masks, and maps that have only one value."""
     plain = {kind for kind, values in sample.maps.items() if values.numpy().min() == values.numpy().max()}
     return [file for kind, file in files.items() if kind not in plain | {"weights", "labels"}]
 
@@ -156,7 +156,7 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
 
 
 def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
-    """Yield a warning for each pair of splits (or of domains of a split) that contain identical files."""
+    """Yield a warning for each pair of `splits` with identical files. An entry is a split or one domain of a split."""
     by_size, by_content = defaultdict[int, list[tuple[str, Blob]]](list), defaultdict[bytes, dict[str, Blob]](dict)
     for split, file in ((split, file) for split, files in splits.items() for file in files):
         by_size[file.size()].append((split, file))
@@ -220,13 +220,13 @@ def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
 def shift_warnings(
     shifts: Mapping[str, Shift], what: str, faint: Mapping[str, Shift | None] = MappingProxyType({}), reach: int = 0
 ) -> Iterator[str]:
-    """Yield a warning if most samples have the same displacement, if many are displaced, or if some are far displaced.
+    """Yield at most one warning: most samples have the same shift, many have different shifts, or a few are far off.
 
     shifts: Clear displacements by sample name.
     what: Name of the displaced images, for the message.
     faint: Displacement of each measured sample, or None if its peak is below FAINT_PEAK. If most are None, `faint` has
         no effect, because the images are probably unrelated.
-    reach: Largest displacement in pixels that is accepted if the displacements differ.
+    reach: Value of loss.shift_reach. Displacements of at most `reach` pixels in different directions are accepted.
     """
     known = {name: shift for name, shift in faint.items() if shift is not None}
     known = known if len(known) >= max(_FEWEST_FAINT, len(faint) / 2) else {}

@@ -100,7 +100,7 @@ def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], heigh
 
 
 class PixelWeightFactors(NamedTuple):
-    """Two factors of pixel weights, (N, 1, H, W) float32 each. A factor is None if all its values are 1.
+    """Two factors whose product is the weight of each target pixel, (N, 1, H, W) float32 each, or None if all are 1.
 
     of_target: Factor from the weight maps in data.weight_folder.
     of_classes: Factor from the class weights and the source's label map.
@@ -122,7 +122,7 @@ Regions = Literal["instances", "labels"]
 
 @dataclass(frozen=True)
 class Conditioning:
-    """Computes the condition (the generator's input without features and style) and other inputs from a batch.
+    """Converts a batch to network inputs. The condition is the generator's input without features and style.
 
     n_classes: Number of classes in label maps, or 0 if sources are images.
     instance_edges: Whether the condition has a channel of edges between instances.
@@ -132,7 +132,7 @@ class Conditioning:
     regions: Map that divides an image into regions. All pixels of a region have the same features.
     encodes_style: Whether the generator encodes the style of the target in training.
     edges_of: Map that determines the edges. Use "labels" if instances are the connected areas of a class.
-    class_weights: Weights in losses and metrics by class id, default 1. They do not affect the condition.
+    class_weights: Weight of each class in losses and metrics, by id. A class without an entry has weight 1.
     source_image_channels: Number of channels of `Batch.source_images`, or 0 without these images.
     target_scale: Height of a target divided by the height of its source.
     target_is_bounded: Whether targets are clamped to target_range.
@@ -165,7 +165,7 @@ class Conditioning:
 
     @property
     def source_is_drawn(self) -> bool:
-        """Whether a source is a single label map or 8-bit RGB image, which can be shown as a picture."""
+        """Whether a source can be shown as a picture: it is one label map, or one 8-bit RGB image."""
         return not self.source_image_channels and (self.n_classes > 0 or self.source_is_rgb)
 
     @property
@@ -247,7 +247,7 @@ class Conditioning:
     def generator_inputs(self, batch: Batch, condition: Tensor) -> tuple[Tensor, ...]:
         """Return the generator's arguments for a batch and its condition (N, channels, H, W).
 
-        Precomputed features are more channels of the condition. If the generator encodes features, the target and the
+        Precomputed features are concatenated with the condition. If the generator encodes features, the target and the
         region map are further arguments.
         """
         match self.features:

@@ -275,7 +275,7 @@ class TarBlob(Blob):
             with (self.folder.root / self.member.tar).open("rb") as file:
                 file.seek(self.member.offset)
                 content = file.read(self.member.n_bytes)
-        except OSError as error:  # callers show the image's name and this text, which names the tar file
+        except OSError as error:  # callers add the image's name; this text names the tar file
             raise OSError(errno.EIO, f"{self.member.tar}: {error.strerror}") from error
         if len(content) < self.member.n_bytes or zlib.crc32(content) != self.member.crc:
             raise OSError(errno.EIO, f"{self.member.tar} differs from {INDEX}")

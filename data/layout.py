@@ -39,10 +39,10 @@ class Provenance:
 class Layout(ABC):
     """One split of a data set.
 
-    A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. A side
-    is a layout that has only sources. A sample of an unpaired layout joins one image of each side. Indices below
-    len(layout) join the images in order. Higher indices stand for all other combinations. The caller caches, resizes,
-    splits and skips samples of each side separately.
+    A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. Each
+    side is a layout whose images are all sources. A sample of an unpaired layout combines one image of each side.
+    Indices below len(layout) combine the images in order, and higher indices are all other combinations. Callers
+    cache, resize, split and skip the images of each side separately.
     """
 
     n_classes: int = 0
@@ -71,7 +71,7 @@ class Layout(ABC):
         return function(self)
 
     def places(self, index: int) -> Sequence[tuple["Layout", int]]:
-        """Return the images of sample `index`, each as a pair: a side, and the index of the image in this side."""
+        """Return where to read the images of sample `index`: a side and an index in this side for each image."""
         return ((self, index),)
 
     def joined(self, samples: Sequence[Sample]) -> Sample:
@@ -79,7 +79,7 @@ class Layout(ABC):
         return samples[0]
 
     def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
-        """Return the indices of an epoch's samples, (n_used,) int64. Each epoch must use the same `n_used`."""
+        """Return the indices of an epoch's samples, (n_used,) int64. Pass the same `n_used` for every epoch."""
         return self.permutations(np.random.default_rng([seed, epoch]), 1)[:n_used]
 
     def permutations(self, random: np.random.Generator, number: int) -> np.ndarray:
@@ -106,8 +106,8 @@ class DerivedLayout(Layout):
 class RegisteredLayout(Layout):
     """A layout that the setting `data.layout` can select: an entry of `data.LAYOUTS`.
 
-    The keyword arguments of `open` and `has_split` are the settings of section `data` that the layout needs. `root` is
-    a Folder. These methods can also have the following arguments:
+    The keyword arguments of `open` and `has_split` have the names of the settings in section `data` that the layout
+    needs. `root` is a Folder. These methods can also have the following arguments:
 
     seed: Value of `run.seed`.
     needs_targets: Whether samples must have targets. If False, targets are optional.

@@ -156,7 +156,7 @@ class TrainingDataset(MonitoredDataset):
 
 
 def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Sample:
-    """Read sample `index` of a layout, resized for validation and testing without random changes.
+    """Read sample `index` of a layout, and resize it for validation and testing, without random changes.
 
     Raise DataError if its files cannot be used.
     """
@@ -169,9 +169,9 @@ def read_fixed(layout: Layout, preprocessing: Preprocessing, index: int) -> Samp
 def read_fixed_samples(
     layout: Layout, preprocessing: Preprocessing, n_samples: int, on_bad_sample: Literal["error", "skip"]
 ) -> list[Sample]:
-    """Read the first `n_samples` samples of a layout, or all if there are fewer, resized for validation.
+    """Read at most `n_samples` samples from the start of a layout, and resize them for validation.
 
-    on_bad_sample: "skip" logs a bad sample and reads one more sample. "error" raises its error.
+    on_bad_sample: "skip" logs a bad sample and reads the next sample instead. "error" raises its error.
 
     Raises:
         DataError: A sample cannot be used. With "skip": too many samples cannot be used.

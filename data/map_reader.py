@@ -41,10 +41,10 @@ class MapReader:
 
     n_classes: Number of classes of label maps; 0 if sources are images.
     ignore_id: Id of pixels without a class.
-    forms: Expected pixels of images, by map. Other images are read as 8-bit RGB. The images of several source folders
-        are concatenated. The key of the result is "source", or "source_images" if the first folder holds label maps.
+    forms: Expected pixels of images, by map. A map without an entry is read as 8-bit RGB. If there are several source
+        folders, the entry for their concatenated images is "source" ("source_images" if the first holds label maps).
     colors: Colours of the classes, or None if label maps hold ids.
-    divided_classes: Argument `divided` of `connected_parts`, which computes instances. None: do not compute instances.
+    divided_classes: Argument `divided` of `connected_parts`, which computes instance maps. None: do not compute them.
     target_scale: Height of a target divided by the height of its source.
     """
 
@@ -158,7 +158,7 @@ def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
 
 
 def _size_problem(first: Tensor, first_file: File, second: Tensor, second_file: File, scale: float) -> list[str]:
-    """Return the problem (at most one) if the size of `second` is not `scale` times the size of `first`."""
+    """Return a message in a list if the size of `second` is not `scale` times the size of `first`, otherwise []."""
     ratios = {own / side for side, own in zip(first.shape[-2:], second.shape[-2:], strict=True)}
     if ratios == {scale}:
         return []
@@ -293,7 +293,7 @@ def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:
     is_start[:, 1:] = ids[:, 1:] != ids[:, :-1]
     run_of = np.cumsum(is_start, dtype=np.int32).reshape(height, width) - 1
     class_of_run = ids[is_start]
-    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # first pixel of contact
+    touches = (ids[1:] == ids[:-1]) & (is_start[1:] | is_start[:-1])  # the first pixel where two runs touch
     parts = _joined(len(class_of_run), run_of[:-1][touches], run_of[1:][touches])
     n_classes = int(class_of_run.max()) + 1
     if divided:

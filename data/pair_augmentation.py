@@ -24,10 +24,10 @@ Window = tuple[int, int, int, int]  # top, left, height and width in pixels
 class Warp:
     """A rotation, scale and elastic deformation about the centre of a window, for images of any resolution.
 
-    Outside its borders, an image continues as its reflection.
+    Beyond its borders, an image is continued with its mirror image.
 
     inverse: Matrix ((a, b), (c, d)) that converts a position (x, y) in the output to a position in the input.
-    controls: Displacements of control points in x and y divided by the shorter side, (2, rows, columns) float32.
+    controls: Displacements (x, y) of control points, divided by the shorter side, (2, rows, columns) float32.
     """
 
     inverse: tuple[tuple[float, float], tuple[float, float]]
@@ -57,7 +57,7 @@ class Warp:
 
         The weight is 0 outside the image. It is also 0 if `Warp.image` uses a pixel of weight 0 at this position.
         """
-        near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic uses 2 pixels
+        near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic uses up to 2 pixels
         return self._read(weights.double().masked_fill(near_0 > 0, 0), window, "nearest", "zeros").to(weights.dtype)
 
     def _read(self, image: Tensor, window: Window, mode: str, beyond: str = "reflection") -> Tensor:

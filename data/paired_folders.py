@@ -35,9 +35,9 @@ class PairedFolders(RegisteredLayout):
     If all names in a folder end in the same words, this ending is ignored. For example, `x_gtFine_labelIds.png` and
     `x_leftImg8bit.png` of Cityscapes are partners.
 
-    folders: Folder of each map, or None. Maps are "source" (its files name the samples), the other `source_kinds`,
-        "target", "instances", "features" (precomputed, RGB images), "weights" (of target pixels), and "labels" (label
-        maps in addition to source images).
+    folders: Folder of each map, or None. The maps are "source" (its file names are the sample names), "source_2" and so
+        on, "target", "instances", "features" (precomputed, RGB images), "weights" (of target pixels), and "labels"
+        (label maps in addition to source images).
 
     Raises:
         PairingError: A folder is missing or empty, two files have the same name, or a file has no partner.
@@ -151,7 +151,7 @@ def _of_split(root: Folder, pattern: str, split: str) -> Folder:
 
 
 def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str], dict[str, list[Blob]]]:
-    """Return the names of the complete samples, and their files by map. Add a message for each other file.
+    """Return the names of the complete samples, and their files by map. Add a message for each file without a partner.
 
     folders: Folder of each map, sources first.
     """
@@ -180,7 +180,7 @@ def _count_unmatched(indices: Mapping[str, _Index]) -> int:
 
 
 def _without_common_ending(index: _Index) -> _Index:
-    """Return the index without the longest ending of words that all names have in common.
+    """Remove the longest ending that all names have in common, such as _leftImg8bit. Only whole words are removed.
 
     A number is not a word, so numbered frames keep different names. A single name is not shortened.
     """

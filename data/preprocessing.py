@@ -91,9 +91,9 @@ class LeastSide(NamedTuple):
 class Preprocessing:
     """Settings of resizing, cropping, mirroring and augmentation. Lengths are in source pixels.
 
-    size_multiple: Divisor of all sides. Sides that depend on the image are rounded to a multiple of this number.
-    min_size: Minimum for sides that depend on the image.
-    least: Minimum for sides of training samples.
+    size_multiple: Divisor of height and width. If they depend on the image, they are rounded to a multiple of it.
+    min_size: Minimum for height and width if they depend on the image.
+    least: Minimum for height and width of training samples.
     target_scale: Height of a target divided by the height of its source, a power of 2.
     """
 
@@ -222,7 +222,7 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
 
 # no-data values of ArcGIS and GDAL, and netCDF's default _FillValue for floats
 _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
-_LIMITS = (-32768.0, -32767.0, 65535.0)  # limits of 16-bit integers, which saturated pixels have too
+_LIMITS = (-32768.0, -32767.0, 65535.0)  # limits of 16-bit integers, which can also be saturated pixels
 _LEAST_GAP = 0.05  # minimum distance of a _NO_DATA value from all other values, divided by their range
 _CT_PADDING = (-3024.0, -2000.0, -32768.0)  # values outside the field of view of CT, in Hounsfield units
 _CT_MINIMUM = -1100.0  # lowest value with data: air has -1000, and scanners store at least -1024
@@ -259,7 +259,7 @@ def _is_apart(value: float, others: np.ndarray) -> bool:
 def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
     """Return the mask of pixels without data in a (C, H, W) image, (H, W) bool, or None if all pixels have data.
 
-    A float pixel is missing if any channel is NaN, infinity or `value`; an integer pixel if all channels are `value`.
+    A float pixel is missing if any channel is NaN, infinity or `value`. Integer pixels need `value` in all channels.
     """
     is_value = torch.zeros((), dtype=torch.bool)
     if image.is_floating_point():

@@ -18,12 +18,12 @@ _ORDER_SEED = (0, 0, 1)  # seed for the order of the shorter side; no sample use
 
 
 class UnpairedFolders(RegisteredLayout):
-    """A layout with two domains (sides) of any number of images. An epoch uses each image of the longer side once.
+    """A layout with two domains (sides). The longer side has more images, and an epoch uses each of its images once.
 
     If the longer side has L images and the shorter side n images, sample i + L * d joins image i of the longer side
-    with image (i + d) % n of the shorter side. The image of the longer side names the sample.
+    with image (i + d) % n of the shorter side. The sample has the name of its image from the longer side.
 
-    source, target: Layouts that have only sources. The sources of `target` become targets.
+    source, target: A layout for each domain. `target` reads its images as sources, and `joined` makes them targets.
     """
 
     pairs = False

@@ -38,7 +38,7 @@ class StoppedWaiting(Exception):  # noqa: N818  not an error: the run was asked 
 
 
 class MonitoredDataset(ABC):
-    """Samples of a layout, by keys that have an `index`. A loader process records which sample it is reading."""
+    """A data set that records which sample each loader process is reading. Its keys must have an `index`."""
 
     layout: Layout
     reading: _Reading | None = None
@@ -145,7 +145,7 @@ class WorkerMonitor:
             self._raise_end(worker)
 
     def _raise_end(self, worker: _Worker) -> NoReturn:
-        """Raise LoadingError for a process that has ended or is about to end, with the sample that it was reading."""
+        """Raise LoadingError, because a process has ended or is about to end. Name the sample that it was reading."""
         worker.process.join(_REAPING_S)
         side, self.lost = worker.reading
         exit_code = worker.process.exitcode or 0

@@ -63,7 +63,7 @@ def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
 
 
 def _named_input(request: Request, loaded: LoadedGenerator) -> Layout:
-    """Return the samples of --input. Names in different folders can end differently only if --input is a folder."""
+    """Return the samples of --input. If it is a folder, the files of a sample can have different name endings."""
     facts, conditioning = loaded.data_facts, loaded.conditioning
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
@@ -97,16 +97,16 @@ def _check_stack(paths: Sequence[Path], names: Sequence[str]) -> None:
 
 
 def has_targets(layout: Layout) -> bool:
-    """Return whether samples have targets. Do not read image files for this, because they can be very large."""
+    """Return whether samples have targets. Image files are not read, because they can be very large."""
     files = layout.provenance(0).files
     return not files.keys().isdisjoint({"pair", "target"}) if files else layout.read(0).target is not None
 
 
 class ListedImages(PairedFolders):
-    """Samples from a list of files and folders. A sample is named by its path below the common parent folder.
+    """Samples from a list of files and folders. The name of a sample is its path below the common parent folder.
 
-    partners: Folders of further maps by type, or None for no such maps. Files are named like sources, with any suffix.
-    further_files: Images whose channels are appended to the source. `paths` must then be a single file.
+    partners: Folder of each other map, or None if samples lack this map. Files are named like sources, with any suffix.
+    further_files: Images whose channels are appended to the source. In this case, `paths` must be a single file.
     reader: Reader of the maps.
 
     Raises:

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 EXPORT_FORMAT = "pairgan-generator"
 EXPORT_VERSION = "1"
-SCALED_EXPORT_VERSION = "2"  # output and input differ in size; programs that know only version 1 would crop wrongly
+SCALED_EXPORT_VERSION = "2"  # output and input differ in size, so programs for version 1 would crop wrongly
 _MOST_TAPS = 1000  # maximum number of layers of a projection, because construction takes quadratic time
 
 
@@ -54,15 +54,15 @@ _MOST_TAPS = 1000  # maximum number of layers of a projection, because construct
 class LoadedGenerator:
     """A generator with its weights, on the CPU.
 
-    config: Settings for the direction: data.source_… describes the generator's input, data.target_… its output. For
-        an original's file, the settings are derived from the shapes of the weights.
+    config: Settings for `direction`. Settings data.source_… describe the generator's input, and data.target_… describe
+        its output. For an original's file, the settings are derived from the shapes of the weights.
     step: Training step of the weights, or None for an original's file.
     direction: Direction of the translation, see `MethodConfig.translators`.
     weights: "average" if the weights are a moving average, otherwise "raw". Exported files count as "raw".
     sha256: Digest of the file when it was read, or None if not computed. Training can replace the file later.
     n_samples: Number of training samples, or None if the file does not record it.
-    stack: Source folders of the run if it has several and `direction` is BtoA. Otherwise None.
-    clusters: Clusters to sample instance features from. None if samples provide them or there are no features.
+    stack: Names of the run's source folders if it has several and `direction` is BtoA. Otherwise None.
+    clusters: Clusters to sample instance features from. None if samples provide the features, or if there are none.
     card: Model card of an exported file; empty for other files.
     """
 
@@ -107,7 +107,7 @@ class LoadedGenerator:
 
     @property
     def conditioning(self) -> Conditioning:
-        """The maps that the generator is conditioned on."""
+        """Converts a batch to the inputs of the generator."""
         return self.data_facts.conditioning
 
     @property
@@ -310,7 +310,7 @@ def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor
 
     Compare shapes on the meta device first. Otherwise wrong settings in a file could fill the memory.
     """
-    weights = dict(weights)  # drop torch's metadata: through it, the second call would also use `assign`
+    weights = dict(weights)  # drop torch's metadata, because it would make the second call use `assign`, too
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

@@ -36,7 +36,7 @@ _FIXED_BY_SHAPES = (
     *("data.n_classes", "data.source_channels", "data.target_channels", "data.instance_edges"),
     *("generator.scale", "generator.output", "style.channels"),
 )
-_LETTERS: dict[FileRole, tuple[str, ...]] = {  # parts of file names by preference; OASIS uses EMA
+_LETTERS: dict[FileRole, tuple[str, ...]] = {  # letters in file names, preferred first; OASIS uses EMA
     "generator": ("EMA", "G", "G_A", "G_B"),
     "encoder": ("E",),
     "discriminator": ("D", "D_A", "D_B"),
@@ -56,7 +56,7 @@ def original_direction(file: Path) -> str | None:
 def original_file(folder: Path, role: FileRole, direction: str | None = None) -> Path | None:
     """Return the file of a network in a folder, or None. Prefer "latest", then "best", then the highest number.
 
-    direction: Direction of the generator, or of the generator that a discriminator judges. None: preferably AtoB.
+    direction: Direction of the generator, or of the generator that a discriminator judges. None: prefer AtoB.
     """
     found: dict[Path, tuple[bool, bool, int, int]] = {}
     letters = [letter for letter in _LETTERS[role] if direction in (None, _DIRECTIONS.get(letter, "AtoB"))]
@@ -100,7 +100,7 @@ def original_network(
 
 @dataclass(frozen=True)
 class OriginalInputs:
-    """Input channels of an original's generator that its file does not identify.
+    """Facts about the input channels of an original's generator that its file does not record.
 
     has_instances: Whether one channel holds the instance edges.
     n_features: Number of channels of instance features.
@@ -184,9 +184,9 @@ def encoder_file(file: Path) -> Path:
 
 
 def _with_style(file: Path, imported: ImportedNetwork, style: StyleConfig) -> nn.Module:
-    """Set the sides of the first feature map to `style.size`. Return the generator, with a style encoder if found.
+    """Set the size of the first feature map to `style.size`. Return the generator, with a style encoder if found.
 
-    The weights only determine the number of pixels of the first feature map, not its sides.
+    The weights determine the number of pixels of this feature map, but not its height and width.
     """
     generator = imported.network
     assert isinstance(generator, Generator)

@@ -48,7 +48,7 @@ _NOT_COMPARED = ("step", "checkpoint", "folders")  # paths change when files mov
 _OPTIONS_NOT_RECORDED = (
     *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "feature_maps"),  # `origin` records these two lines in other ways
+    *("input", "split", "instances", "targets", "feature_maps"),  # `origin` records the last two lines differently
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
 _SETTINGS_WITHOUT_EFFECT = (
@@ -221,7 +221,7 @@ class OutputFolder:
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record the settings of this run. Delete older translations of its samples that used other settings.
 
-        Without this deletion, if the run is interrupted, `--existing keep` would keep the older images.
+        If these stayed and the run was interrupted, the next run with `--existing keep` would use the older images.
         Raise DataError instead of deleting if `existing` is "keep", or if it is "refuse" and the direction differs.
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}

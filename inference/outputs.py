@@ -60,7 +60,7 @@ class SetMeasures:
         self._found["fake", number] = self.evaluator.features(fake, number)
 
     def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
-        """Add this process's share of the real images, resized in the same way as sources.
+        """Add the features of every n-th real image, if there are n processes. Resize real images like sources.
 
         problems: List that receives messages about unreadable images. These images are skipped.
         """
@@ -70,7 +70,7 @@ class SetMeasures:
                 self._found["real", number] = self.evaluator.features(image, number)
 
     def gather(self, world: World) -> dict[str, Any] | None:
-        """Return metrics ("whole"), image counts and `References` of all processes, or None if images are missing."""
+        """Return metrics ("whole"), counts and `References` for the images of all processes, or None without images."""
         found = {key: features for part in world.gather(self._found) for key, features in part.items()}
         in_order = [(key[0], found[key]) for key in sorted(found)]
         sources, fakes, reals = ([x for key, x in in_order if key == kind] for kind in ("source", "fake", "real"))
@@ -90,7 +90,7 @@ def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
 
 @dataclass(frozen=True)
 class _Record:
-    """The parts of a translated sample that the final report needs. size: Width and height of the translation."""
+    """What the final report needs of a translated sample. size: Width and height of the translation."""
 
     row: Row
     size: tuple[int, int]
@@ -282,7 +282,7 @@ def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path)
     for line in lines:
         logger.info("%s", line)
     if split == TRAIN:
-        logger.warning("measured on  training samples. New images may be translated worse")
+        logger.warning("measured on  training samples. Translations of new images can be worse")
     elif split == HELD_BACK:
         logger.info("measured on  %s", MEASURED_ON[split])
     if "fid" in report["whole"] and report["n_images"] < FEW_FOR_FID:

@@ -253,7 +253,7 @@ class SourceValues:
             self._odd[sample.name] = (exact(low.numpy()), exact(high.numpy()))
 
     def warn(self, world: World) -> None:
-        """Log one warning about the sources of all processes whose values do not fit."""
+        """Log one warning about all sources, in all processes, whose values do not fit the training range."""
         gathered = world.gather((self._odd, self._n_samples))
         odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
         if self.trained is None or not odd or not world.is_main:

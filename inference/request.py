@@ -54,9 +54,9 @@ class Request:
         return self.size == "own"
 
     def with_size(self, preprocess: str) -> Self:
-        """Return a copy of the request that has a --size.
+        """Return a copy of the request with a value for --size.
 
-        The default is "own" if `preprocess` is "crop", or if --input is set and no override sets a size.
+        The default is "own" if `preprocess` is "crop", or if --input is set and no override changes the size.
 
         preprocess: Value of `data.preprocess` in training.
         """
@@ -73,7 +73,7 @@ def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed:
     """
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint}; default: newest run")
-    direction_help = "direction of a CycleGAN run or folder with two generators; default: AtoB"
+    direction_help = "direction, if a CycleGAN run or folder has two generators; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
     clusters_help = "clusters of instance features; default: feature_clusters.pt next to the checkpoint"
     add("--clusters", type=Path, metavar="FILE", help=clusters_help)

@@ -208,16 +208,16 @@ def report_sizes(loaded: LoadedGenerator, request: Request) -> None:
 
 
 def _report_choices(loaded: LoadedGenerator, predictor: Predictor, request: Request) -> None:
-    """Log where instance features, noise and style come from, and the options without effect."""
+    """Log where instance features, noise and style come from. Log also the options that have no effect."""
     features, clusters, conditioning = loaded.config.features, predictor.clusters, predictor.conditioning
     if clusters is not None:
         made = "" if clusters.step in (None, loaded.step) else f" that were made at step {clusters.step}"
-        logger.info(f"features     drawn by seed {predictor.seed} from clusters{made}")
+        logger.info(f"features     sampled with seed {predictor.seed} from clusters{made}")
     elif features.n_channels:
         logger.info("features     %s", "of the targets" if features.origin == "encoded" else "precomputed")
     if predictor.draws_latents:
         latents = "style" if takes_style(predictor.generator) else "noise"
-        logger.info(f"{latents:12} drawn by seed {predictor.seed}")
+        logger.info(f"{latents:12} sampled with seed {predictor.seed}")
     has_noise = any(isinstance(part, nn.Dropout | nn.BatchNorm2d) for part in loaded.generator.modules())
     unused = {
         "--instances": request.instances and not conditioning.needs_instances,

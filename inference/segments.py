@@ -80,7 +80,7 @@ def cut_at_norms(network: nn.Module, *, image_stride: int = 1, is_windowed: bool
     is_windowed: Whether each tile has its own statistics. The network is then a single segment.
 
     Raises:
-        NotInTilesError: A layer needs, or may need, more of the image than a tile.
+        NotInTilesError: A layer may need more of the image than a tile.
     """
     # batch norms need no statistics of the image, but more cuts reduce the reach of each segment
     cut_at = () if is_windowed else (WholeImageNorm, nn.BatchNorm2d)
@@ -89,7 +89,7 @@ def cut_at_norms(network: nn.Module, *, image_stride: int = 1, is_windowed: bool
 
 
 class _Tracer(fx.Tracer):
-    """Traces a network down to its layers."""
+    """A tracer that does not look inside layers whose `InTiles` is known. Each of them becomes one node."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _in_tiles(m) is not None or super().is_leaf_module(m, module_qualified_name)
@@ -174,8 +174,8 @@ class _Traced:
     def _find_segments(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
         """Return the segment number of each node. A node belongs to the earliest segment that can compute it.
 
-        If only later segments use a node of the first segment, move the node to the first of these. This saves a
-        temporary file, for example for scales and shifts of SPADE layers, which depend only on the image.
+        If only later segments use a node of the first segment, move it to the first segment that uses it. This saves a
+        temporary file. For example, the scales and shifts of SPADE layers depend only on the image.
         """
         segments: dict[fx.Node, int] = {}
         cuts = {node: int(isinstance(self.layer(node), cut_at)) for node in self.graph.nodes}

@@ -70,7 +70,7 @@ class TiledNetwork:
     folder: Folder of the temporary files.
 
     n_segments: Number of passes over the tiles.
-    is_windowed: Whether there are windows. at_once: Longest side of an image that is computed in one piece.
+    is_windowed: Whether `overlap` is set. at_once: Longest side of an image that is computed in one piece.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class TiledNetwork:
     def _blended_pass(
         self, segment: Segment, readers: Mapping[str, Read], whole: Window
     ) -> Iterator[tuple[Window, Tensor]]:
-        """Compute the only segment, one row of tiles at a time. Pixels are ready when no later row overlaps them."""
+        """Compute the only segment, one row of tiles at a time. Yield rows of pixels that no later row overlaps."""
         (stride,) = segment.writes.values()
         rows = [[(tile, tile.grown(self._overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]

@@ -77,7 +77,7 @@ def translate_all(
     world: Processes that share the samples. Each of n processes translates every n-th sample.
 
     Raises:
-        DataError: --existing keep is refused, or some samples cannot be read. All other samples are translated first.
+        DataError: --existing keep is refused. Or some samples cannot be read, and all others are already translated.
     """
     split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout

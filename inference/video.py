@@ -27,7 +27,7 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
     """Translate a video and write the result, with its sound.
 
     Raises:
-        UserError, OSError: An option, a file or the video cannot be used. All frames that can be decoded are written.
+        UserError, OSError: An option, a file or the video cannot be used. Frames that can be decoded are written first.
     """
     output, video = _prepared_output(path, loaded, request, world), VideoFile(path)
     rule = build.build_preprocessing(loaded.config)

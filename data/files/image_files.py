@@ -207,11 +207,11 @@ MAX_WEIGHT = 1e15  # larger values usually mean missing data, and would dominate
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The pixels that image files must have, if these files are not read as 8-bit RGB.
+    """The required pixels of image files that are not read as 8-bit RGB.
 
     n_channels: Number of channels.
     setting: Name of the setting that defines the number of channels, for messages.
-    is_8_bit: Whether all files must have 8 bits. Other types need a setting for the range of values.
+    is_8_bit: Whether all files must have 8 bits. To read other types, the user must set the range of values.
     highest: Highest value of each channel in the training images; None during training.
     allows_missing: Whether NaN and infinity are accepted as pixels without data.
     """

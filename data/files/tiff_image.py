@@ -28,8 +28,8 @@ _FAX, _JPEG = (2, 3, 4), (6, 7)  # values of Compression
 _PREMULTIPLIED, _STRAIGHT = 1, 2
 _ALPHA = (_PREMULTIPLIED, _STRAIGHT, 999)  # values of ExtraSamples; some files have 999 instead of _STRAIGHT
 _MOST_PAGES = 2 * MAX_CHANNELS  # one page per channel, and as many thumbnails and masks
-_OTHER_IMAGES = "; to translate other images, train on such images with data.layout=paired_folders"
-_MOST_IN_TILE = 2**24  # a tile or JPEG may have this many pixels, or as many as its image; decoders allocate it whole
+_OTHER_IMAGES = "; to translate such images, train on similar images with data.layout=paired_folders"
+_MOST_IN_TILE = 2**24  # maximum pixels of a tile or JPEG, unless the image has more; decoders allocate whole tiles
 _MOST_EXTRA = 3  # maximum samples per pixel that a photograph has in addition to its colours
 
 
@@ -119,7 +119,7 @@ class TiffImage(StoredImage):
 
     @cached_property
     def n_images(self) -> int:
-        """Number of images in the file. Masks do not count, nor do pages of at most half the size (thumbnails)."""
+        """Number of images in the file. Masks and thumbnails (pages of at most half the size) do not count."""
         full = _full_pages(self._page.parent.pages)
         return sum(2 * page.imagelength * page.imagewidth > prod(self._stored_size) for page in full)
 

@@ -23,7 +23,7 @@ _COLORS = {"colorspace": "bt709", "color_primaries": "bt709", "color_trc": "bt70
 _TRUSTED = {"format_whitelist": "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi", "protocol_whitelist": "file"}
 _BT709, _SCALER = Colorspace.ITU709, Interpolation.BICUBIC | Interpolation.ACCURATE_RND
 
-Frame = tuple[av.VideoFrame, Tensor]  # time and duration; image, (3, H, W) uint8 RGB
+Frame = tuple[av.VideoFrame, Tensor]  # frame with its time and duration, and its image, (3, H, W) uint8 RGB
 
 
 class VideoFile:
@@ -32,7 +32,7 @@ class VideoFile:
     rate: Frames per second. If the rate varies, this is the mean.
     n_frames: Number of frames according to the file; 0 if unknown.
     n_read: Number of frames that were read so far.
-    pixel_aspect: Pixel width divided by pixel height in upright frames. It is correct after the first frame was read.
+    pixel_aspect: Pixel width divided by pixel height in upright frames. Use it only after the first frame was read.
     sound: Sound tracks.
     sound_packets: Packets of the sound tracks that were read but not yet written.
     problems: Messages about damage. The list is complete after all frames were read.
