@@ -16,6 +16,7 @@ from data.files.image_files import JPEG_QUALITY, count_other_files
 from data.folder import SPLITS
 from tools.convert_data.aligned_targets import align_targets
 from tools.convert_data.conversion import convert_all, found_images
+from tools.convert_data.drawn_volumes import write_drawn_volumes
 from tools.convert_data.label_maps import colors_to_ids
 from tools.convert_data.photos import SUFFIXES, PhotoPairs, Source, split_of
 from tools.convert_data.shards import index_shards, to_shards
@@ -75,6 +76,12 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     text = "write the index of tar files that contain a data set"
     add = command("index-shards", lambda arguments, _: index_shards(arguments.origin), text)
     add("origin", type=Path, metavar="FOLDER", help="folder of the tar files")
+
+    add = command("drawn-volumes", _drawn_volumes, "draw heads as MR and CT volumes, to try training on volumes")
+    add("target", type=Path, metavar="TO", help="folder to write to; it must not exist")
+    add("--patients", type=whole_number(3, 999), default=20, metavar="N", help="number of patients; default: 20")
+    size_help = "height and width of the slices, in voxels; default: %(default)s"
+    add("--size", type=whole_number(16, 512), default=96, metavar="N", help=size_help)
 
     arguments = parser.parse_args(argv)
     if arguments.command == "from-photos":
@@ -139,6 +146,10 @@ def _colors_to_ids(arguments: argparse.Namespace, problems: list[str]) -> list[s
 
 def _to_shards(arguments: argparse.Namespace, _: list[str]) -> list[str]:
     return to_shards(_origin(arguments), arguments.target, int(arguments.shard_mb * 1e6))
+
+
+def _drawn_volumes(arguments: argparse.Namespace, _: list[str]) -> list[str]:
+    return write_drawn_volumes(arguments.target, arguments.patients, arguments.size)
 
 
 def _origin(arguments: argparse.Namespace) -> Path:
