@@ -91,7 +91,7 @@ def are_comparable(runs: Sequence[RecordedRun]) -> bool:
 
 
 def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_best: bool) -> list[str]:
-    """Return one cell per group: the mean of its runs' best values of a metric. For a single run, add the step."""
+    """Return one cell per group of runs: the mean of their best values of a metric. For a single run, add the step."""
     points = [[run.metrics[name] for run in group if name in run.metrics] for group in groups]
     means = {n: Point(n, statistics.fmean(point.value for point in found)) for n, found in enumerate(points) if found}
     winner = best(name, means.values()).step if marks_best and len(means) > 1 else None

@@ -20,7 +20,7 @@ _TYPES = {int: "whole number", float: "number", str: "text", type(None): "null"}
 _HEAD = """\
 # Every key with its default and meaning. This is no recipe: copy what you want to change into a file of your own.
 # The command line overrides the file: train.batch_size=4, train.freeze=[generator.stem], train.max_steps=null.
-# A wrong key or value is reported with what was expected. To print what a run uses:
+# For a wrong key or value, the program reports what it expected. To print the settings of a run:
 #   python train.py --config FILE [section.key=value ...] --print-config
 # Written by python -m tools.describe_settings --write from configs/schema.
 """

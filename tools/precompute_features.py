@@ -46,7 +46,7 @@ class EncodedSample:
 
 @dataclass(frozen=True)
 class EncodedSplit:
-    """A split of a data set, with a feature encoder. Iterate to encode each sample.
+    """A split of a data set, with a feature encoder. Iterate over this object to encode each sample.
 
     file: Checkpoint or weights file of the encoder.
     step: Training step of the encoder, or None if `file` records no step.

@@ -118,7 +118,7 @@ def _load(path: Path) -> object:
     with suppress(RuntimeError):  # some file systems, and torch's older file format, do not support mapping
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         if isinstance(state, dict) and is_training_state(state):
-            return state  # map only our own files; other programs may overwrite theirs in place
+            return state  # map only our own files, because other programs may overwrite files in place
     return cast(object, torch.load(path, map_location="cpu", weights_only=True))
 
 
@@ -272,7 +272,7 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 def _content_fault(state: object, n_bytes: int) -> str | None:
     """Return why the content of a file with `n_bytes` bytes is not safe, or None.
 
-    All tensors together must not be larger than the file. A view that repeats one number could be larger.
+    All tensors together must not be larger than the file. For example, a view can repeat one number many times.
     """
     n_tensor_bytes = n_expanded = 0
     try:

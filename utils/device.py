@@ -71,7 +71,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Turn deterministic algorithms on or off. Operations without one only warn. Call this before using a GPU."""
+    """Turn deterministic algorithms on or off. Operations that have none only warn. Call this before using a GPU."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on
@@ -82,7 +82,7 @@ def use_deterministic_algorithms(is_on: bool) -> None:
 
 
 def cpu_has_avx2_alone() -> bool:
-    """Return whether the CPU has AVX2 but not AVX-512. Its convolutions of channels-last images are slow."""
+    """Return whether the CPU has AVX2 but not AVX-512. On such a CPU, channels-last convolutions are slow."""
     return torch.backends.cpu.get_cpu_capability() == "AVX2"
 
 
@@ -125,8 +125,8 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 class Precision:
     """The precision of networks on a device.
 
-    opt_level: O0: float32. O1: float32 weights, which autocast casts at each use. O2: weights in the low dtype, but
-        norms and the optimizer's master weights in float32. O3: everything in the low dtype. Losses are in float32.
+    opt_level: O0: float32. O1: float32 weights, which autocast casts at each use. O2: weights in `compute_dtype`, but
+        norms and the optimizer's master weights in float32. O3: all in `compute_dtype`. Losses are in float32.
     compute_dtype: float16, bfloat16 or float32.
     """
 
@@ -149,7 +149,7 @@ class Precision:
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
-        """At O2, return a copy in the low dtype that shares the batch norms. Otherwise, cast `network` in place."""
+        """At O2, return a copy in `compute_dtype` that shares the batch norms. Otherwise, cast `network` in place."""
         if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)

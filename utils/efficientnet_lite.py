@@ -31,7 +31,7 @@ class PackagedWeights:
     name: Name of the network.
     used_by: Settings that need the weights, for messages.
     image_side: Side of the training images, in pixels.
-    width, depth: Numbers of channels and of blocks, each divided by lite0's number.
+    width, depth: Number of channels and number of blocks, relative to lite0.
     """
 
     name: str

@@ -26,7 +26,7 @@ def temporary_path(path: Path) -> Path:
 
 @contextmanager
 def path_in_errors(path: Path) -> Iterator[None]:
-    """Name `path` in each OSError that names no file (a full disk) or the temporary file of `path`."""
+    """Add the name of `path` to an OSError that names no file, or only the temporary file of `path`."""
     try:
         yield
     except OSError as error:

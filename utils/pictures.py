@@ -58,7 +58,7 @@ def resize(image: Tensor, height: int, width: int, mode: Literal["bilinear", "bi
 
 
 def means_of_squares(image: Tensor, side: int) -> Tensor:
-    """Return the means of square blocks of a (C, H, W) image, in its dtype. Strips of rows are computed in turn."""
+    """Return the means of `side` x `side` blocks of a (C, H, W) image, in its dtype. Compute one strip at a time."""
     height, width = image.shape[1:]
     n_rows = max(1, 2**22 // (width * side)) * side
     means = [

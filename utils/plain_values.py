@@ -48,7 +48,7 @@ class NestingError(ValueError, Generic[T]):
 
 
 def distinct_values(root: T, parts: Callable[[T], Sequence[T]]) -> Iterator[tuple[T, int]]:
-    """Yield each distinct object in a nested value, and the number of values it expands to. Parts come first.
+    """Yield each distinct object in a nested value, after its parts, and the number of values that it expands to.
 
     The number includes repetitions, because a file of a few hundred bytes can expand to billions of values.
 

@@ -12,7 +12,7 @@ HIGHER_IS_BETTER = (
     *("psnr", "psnr_weighted", "psnr_shifted", "ssim", "ssim_weighted", "ssim_shifted", "ms_ssim"),
     *("pixel_accuracy", "mean_iou"),
 )
-"""Copied from the registry of metrics, which would import torch. Other metrics except sharpness are minimized."""
+"""Copied from the registry of metrics, which imports torch. Other metrics, except sharpness, are better if lower."""
 
 
 class Point(NamedTuple):

@@ -110,7 +110,7 @@ class GracefulStop(ExitStack):
         return self
 
     def stop_between_steps(self) -> None:
-        """From now on, only store signals, so that the loop can save and stop. Until now, they raised Interrupted."""
+        """From now on, store signals instead of raising Interrupted, so that the loop can save and stop."""
         self._is_deferred = True
 
     def poll(self) -> int:

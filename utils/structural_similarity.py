@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 WINDOW, SIGMA = 11, 1.5  # pixels
-SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM, from the finest scale on
+SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # MS-SSIM, finest scale first
 _C1, _C2 = 0.01**2, 0.03**2  # values are in [0, 1]
 _MARGIN = WINDOW // 2
 _BAND = 64  # number of rows that are computed together, so that they fit in the CPU cache
@@ -21,8 +21,8 @@ _BAND = 64  # number of rows that are computed together, so that they fit in the
 def scale_weights(side: int) -> tuple[float, ...]:
     """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
 
-    The window must fit in the smallest scale, and torchmetrics sets another limit. Images of 176 pixels or more have
-    all five scales. With fewer scales, the weights sum to 1.
+    The window must fit in the smallest scale, and the limit of torchmetrics also applies. Images of 176 pixels or more
+    have all five scales. With fewer scales, the weights sum to 1.
     """
     n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= WINDOW)
     weights = SCALE_WEIGHTS[:n_scales]
@@ -46,7 +46,7 @@ def structural_similarity(fake: Tensor, target: Tensor) -> tuple[Tensor, Tensor]
 def scale_terms(fake: Tensor, target: Tensor) -> tuple[list[Tensor], Tensor]:
     """Return the factors of MS-SSIM, 0-d each, and the SSIM of each pixel at the finest scale, (N, C, H, W).
 
-    The last scale's factor is its mean SSIM. The others are mean contrast terms. Images are (N, C, H, W).
+    The factor of the last scale is its mean SSIM. The other factors are mean contrast terms. Images are (N, C, H, W).
     """
     if fake.is_cuda:  # cuDNN could compute float32 convolutions in TF32
         fake, target = fake.double(), target.double()

@@ -30,7 +30,7 @@ def worker_threads(n_threads: int | None = None) -> Iterator[Executor]:
 def in_order(
     pool: Executor, call: Callable[[_Item], _Result], items: Iterable[_Item], most: int
 ) -> Iterator[Future[_Result]]:
-    """Call a function with each item in a thread pool, and yield the futures in order. At most `most` are pending."""
+    """Call a function with each item in a thread pool, and yield the futures in order. most: Limit of pending calls."""
     waiting: deque[Future[_Result]] = deque()
     for item in items:
         waiting.append(pool.submit(call, item))

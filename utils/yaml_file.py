@@ -14,7 +14,7 @@ from utils.plain_values import NestingError, distinct_values
 
 MAX_BYTES = 2**17
 MAX_VALUES = 10_000  # the values of an alias count each time
-MAX_PROBLEMS = 50  # most problems in an error
+MAX_PROBLEMS = 50  # maximum number of problems in an error
 _YAML = "tag:yaml.org,2002:"
 _TAGS = frozenset(_YAML + name for name in ("map", "seq", "str", "null", "merge"))
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})\Z")

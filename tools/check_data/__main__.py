@@ -3,8 +3,8 @@
 python -m tools.check_data --config configs/NAME.yaml [section.key=value ...]
 python -m tools.check_data FOLDER [--n-classes N] [section.key=value ...]
 
-Without --n-classes, label maps can contain any id. --show N writes a picture of N training samples, as stored and
-with augmentation.
+Without --n-classes, label maps can contain any id. --show N writes a picture of N training samples, before and
+after augmentation.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--config", type=Path, metavar="FILE", help="YAML configuration that names the data set")
     add("--n-classes", type=int, metavar="N", help="number of classes of label maps, for FOLDER; default: any")
-    show_help = "write a picture of N training samples, as stored and with augmentation"
+    show_help = "write a picture of N training samples, before and after augmentation"
     add("--show", type=whole_number(1, MAX_SAMPLES), default=0, metavar="N", help=show_help)
     add("--sheet", type=Path, default=_SHEET, metavar="FILE", help="picture file of --show; default: %(default)s")
     add("settings", nargs="*", metavar="FOLDER|section.key=value", help="folder of a data set, and settings")

@@ -53,7 +53,7 @@ class CheckedSide:
     results: Sequence[Checked]
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of samples. Report a problem of most samples, or too small images, only once."""
+        """Yield the problems of samples. A problem of most samples, or of images that are too small, comes once."""
         general: dict[str, list[str]] = defaultdict(list)
         for checked in self.results:
             name = self.layout.names[checked.index]
@@ -118,7 +118,7 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
 
 
 def _open_split(config: Config, split: str, *, needs_targets: bool) -> tuple[Layout | None, Sequence[str], str]:
-    """Return the usable samples of a split (or None), the problems of the others, and a remedy (or "")."""
+    """Return the usable samples of a split (or None), the problems of all other samples, and a remedy (or "")."""
     needs_labels = split == "train" and config.loss.outside_mask > 0
     open_layout = partial(open_split, config, split, needs_labels=needs_labels)
     try:
@@ -165,7 +165,7 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
     """Log the problems of splits and the warnings about them, and return the number of problems.
 
     splits: Splits to check, and whether their samples must have targets.
-    n_shown: Number of samples on the picture `sheet`. 0: Do not write it.
+    n_shown: Number of samples on the picture `sheet`. 0: Write no picture.
     """
     first = "train" if "train" in splits else next(iter(splits))
     config = replace(config, data=replace(config.data, on_bad_sample="skip"))
@@ -214,7 +214,7 @@ def _log(lines: Iterable[str], prefix: str = "") -> int:
 def write_sheet(config: Config, layout: Layout, n_samples: int, path: Path) -> bool:
     """Write a picture of up to `n_samples` training samples. Return False if no sample can be used.
 
-    The picture shows each usable sample as stored, and as augmented in the first epoch.
+    The picture shows each usable sample without augmentation, and with its augmentation in the first epoch.
     """
     preprocessing, rows = build.build_preprocessing(config), dict[str, dict[str, Tensor]]()
     dataset = TrainingDataset(layout, preprocessing, config.run.seed)

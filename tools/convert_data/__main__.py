@@ -50,7 +50,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--existing", choices=policies, default="refuse", help=existing_help)
     format_help = f"jpeg: quality {JPEG_QUALITY}, colours at full resolution; default: %(default)s"
     add("--format", choices=tuple(SUFFIXES), default="jpeg", help=format_help)
-    add("--source", choices=get_args(Source), default="edges", help="source made from a photograph; default: edges")
+    add("--source", choices=get_args(Source), default="edges", help="source to make from a photograph; default: edges")
     size_help = "largest length of the longer side, in pixels; larger photographs are resized; default: 1024"
     add("--size", type=whole_number(1, 100_000), default=1024, metavar="N", help=size_help)
     sigma_help = "edges: blur before edge detection, in pixels; more blur leaves fewer lines; default: 1.2. noisy: "
@@ -71,7 +71,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--colors", metavar="FILE", help=colors_help)
 
     folders(add := command("to-shards", _to_shards, "copy a data set into indexed tar files, which data.root can name"))
-    size_help = "minimum size of a shard in MB, except for the last shard; default: %(default)s"
+    size_help = "begin the next tar file when a tar file has this size in MB; default: %(default)s"
     add("--shard-mb", type=_number(0.001, 1e6), default=512, metavar="MB", help=size_help)
     text = "write the index of tar files that contain a data set"
     add = command("index-shards", lambda arguments, _: index_shards(arguments.origin), text)
@@ -161,7 +161,7 @@ def _origin(arguments: argparse.Namespace) -> Path:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Run the command that `argv` names. Exit with code 2 if images could not be used."""
+    """Run the command that `argv` names. Exit with code 2 if some images could not be used."""
     arguments = parse_arguments(argv)
     log_to_console(is_main=True)
     problems = list[str]()

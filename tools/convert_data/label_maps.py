@@ -52,7 +52,7 @@ def colors_to_ids(
     table.parent.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(colors.table(), default_flow_style=None, sort_keys=False, allow_unicode=True)
     with replacing(table) as unfinished:  # write the table first, so that interrupted conversions have a table
-        unfinished.write_text(f"# Colours of the classes, by id. Names may be changed.\n{text}", encoding="utf-8")
+        unfinished.write_text(f"# Colours of the classes, by id. You can change the names.\n{text}", encoding="utf-8")
     n_maps = convert_all(conversions, "replace", problems)[""]
     if not n_maps:
         return []
@@ -95,13 +95,13 @@ def _found_colors(maps: Mapping[str, Path], origin: Path) -> LabelColors:
 
 
 def area_colors(picture: Tensor) -> Counter[int]:
-    """Return the colours (0xRRGGBB) that fill areas of a (3, H, W) uint8 picture, and how many areas each fills.
+    """Return the colours (0xRRGGBB) that fill areas of a (3, H, W) uint8 picture, with the number of areas of each.
 
     An area consists of 3x3 pixels with the same colour. Colours that fill few areas are omitted.
     """
     pixels = packed_colors(picture.numpy())
     is_beside, is_below = pixels[:, 1:] == pixels[:, :-1], pixels[1:] == pixels[:-1]
-    row = is_beside[:, 1:] & is_beside[:, :-1]  # three equal pixels, centred
+    row = is_beside[:, 1:] & is_beside[:, :-1]  # equal to both neighbours in the row
     column = (is_below[1:] & is_below[:-1])[:, 1:-1]
     centers = pixels[1:-1, 1:-1][row[2:] & row[1:-1] & row[:-2] & column]
     numbers = zip(*(found.tolist() for found in np.unique(centers, return_counts=True)), strict=True)

@@ -15,7 +15,7 @@ _SUFFIXES = IMAGE_SUFFIXES | {".npy"}  # files to pack; a data set needs no othe
 
 
 def to_shards(origin: Path, target: Path, shard_bytes: int) -> list[str]:
-    """Copy the images and arrays of a data set into tar files, and index these. Return a line about the index.
+    """Copy the images and arrays of a data set into tar files, and write their index. Return a line about the index.
 
     The files of a sample are adjacent in the tar files.
 

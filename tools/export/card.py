@@ -57,7 +57,7 @@ def _of_training(loaded: LoadedGenerator) -> dict[str, Any]:
     if loaded.step is None:
         return {}
     config, data = loaded.config, loaded.config.data
-    name = PureWindowsPath(data.root).name or data.layout  # a path with / or \; generated data have no path
+    name = PureWindowsPath(data.root).name or data.layout  # the path can contain / or \; synthetic data have no path
     samples = {} if loaded.n_samples is None else {"samples": loaded.n_samples}
     parts: dict[str, Any] = {
         "training": {"method": config.method.name, "step": loaded.step, "weights": loaded.weights},

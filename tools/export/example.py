@@ -33,7 +33,7 @@ class Example:
     level: Tensor | float = 2 / LEVELS
 
     def difference(self, found: Tensor) -> float:
-        """Return the largest difference in levels. Infinite for NaN or another shape or dtype."""
+        """Return the largest difference in levels, or infinity for NaN, another shape or another dtype."""
         if found.shape != self.expected.shape or found.dtype != self.expected.dtype:
             return float("inf")
         difference = (found.double() - self.expected.double()).abs() / self.level

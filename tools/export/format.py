@@ -28,7 +28,7 @@ CARD: Options = {
     name: {"metavar": "TEXT", "help": f"{name} for the model card; see docs/export.md"}
     for name in ("title", "description", "license")
 }
-_STYLE_HELP = "onnx, html: image that gives its style to all translations; default: the mean style"
+_STYLE_HELP = "onnx, html: image whose style all translations get; default: the mean style"
 STYLE: Options = {"style": {"type": Path, "metavar": "IMAGE", "help": _STYLE_HELP}}
 
 

@@ -30,7 +30,7 @@ PAGE = "index.html"
 N_SAMPLES = 4
 FILE_SIDE = 4096  # longest side of an opened file, in pixels
 LIVE_TENSORS = 4  # onnxruntime holds about four tensors as large as the largest activation
-PAGE_MEMORY = 2**31  # bytes for activations; weights and code share the 4 GiB of WebAssembly
+PAGE_MEMORY = 2**31  # bytes for activations; the 4 GiB of WebAssembly also hold weights and code
 
 VERSION = "1.30.0"
 PACKAGE = f"onnxruntime-web@{VERSION}"

@@ -108,7 +108,7 @@ def trace(network: nn.Module, inputs: Mapping[str, Tensor]) -> ExportedProgram:
     """
     traced = {name: tensor.repeat((2, 1, 2, 2)[: tensor.ndim]) for name, tensor in inputs.items()}
     sizes = {name: dict.fromkeys({0, 2, 3} & {*range(tensor.ndim)}, Dim.DYNAMIC) for name, tensor in inputs.items()}
-    with torch.no_grad(), allow_sizes_of_one():  # a batch of 1, or the bottleneck of a U-Net
+    with torch.no_grad(), allow_sizes_of_one():  # a batch of one image, or a U-Net bottleneck of one pixel
         program = torch.export.export(network, (), kwargs=traced, dynamic_shapes=sizes, strict=False)
     for graph_module in program.graph_module.modules():  # an autocast region is a separate module
         for node in graph_module.graph.nodes:

@@ -117,7 +117,7 @@ def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
     classes: Id, name and colour of each class. Ignored pixels are the last class. Empty for RGB images.
     n_classes: Number of classes without ignored pixels.
     takes_seed, seed: Whether translations depend on a seed, and the first seed.
-    width, height: Size of a new drawing in pixels. The longest side of camera frames is the larger of these two.
+    width, height: Size of a new drawing in pixels. The longer side of camera frames gets the larger of these two.
     max_pixels: Maximum number of pixels of a drawing. The page shrinks larger files.
     samples, sample_sizes: Names of the samples. Width and height of each sample in an exported page, otherwise empty.
     file_colors: Colours in label map files, with their class ids. Empty if files hold ids.

@@ -45,7 +45,7 @@ class Service:
 
     arguments: Parsed command line of the server.
     folder: Folder for temporary files.
-    processes: Processes that decode files, except files that are certainly fast to decode.
+    processes: Processes that decode files. Threads decode small PNG files and uncompressed files instead.
     """
 
     headers: Mapping[str, str] = MappingProxyType({})

@@ -28,11 +28,11 @@ from utils.log import logger
 from utils.machine import memory_bytes
 from utils.text import printable
 
-LINGER_S = 2.0  # maximum time to read a refused body; a client that is still sending could miss the response
+LINGER_S = 2.0  # maximum time to read a refused body, because a client that still sends could miss the response
 SOON = {"Retry-After": "1"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _OPEN_PATH = "/health"  # needs no token
-_MOST_BODIES = 64  # limit of current requests, in bodies of maximum size; at most a quarter of the memory
+_MOST_BODIES = 64  # current requests may have this many times max_bytes, but at most a quarter of the memory
 _LEAST_TOKEN = 16  # characters
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _LOCAL_NAME = re.compile(r"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.ASCII | re.IGNORECASE)
