@@ -39,7 +39,7 @@ OWN_CLASSES = {"synthetic_facades": 12}  # number of classes of layouts without 
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last metadata entry, which holds the digest of all bytes before it
-_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # allowed by tag
+_TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # tag: allowed values
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
 
 
@@ -108,7 +108,7 @@ class Model:
     ) -> list[Any]:
         """Return the translations of several images in their order. Each argument is a list of maps for __call__.
 
-        Images of one padded size are computed together. Pass only as many as fit into memory. Raises ImageError.
+        Images with the same padded size are computed together. Pass only as many as fit into memory. Raises ImageError.
         """
         given = {"source": images, "instances": instances, "features": features, "source_images": source_images}
         if any(isinstance(maps, str | os.PathLike | Image.Image) for maps in given.values()):
@@ -231,7 +231,7 @@ def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray
 
 
 def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
-    """Return (H, W) ids or other (H, W, C) values, read as in test.py. highest: Maximum of the training images."""
+    """Return (H, W) ids, or (H, W, C) values of other maps, as in test.py. highest: Maximum of the training images."""
     holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(values, values)
     pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds, n_channels)
     if holds == VALUES:

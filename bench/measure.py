@@ -107,7 +107,7 @@ def prepare(side: str, make: Callable[[], Work], device: torch.device) -> int:
 
 
 def turn(side: str, device: torch.device) -> float:
-    """Return the mean duration in seconds of as many calls as fit into TURN_S."""
+    """Call the work as often as fits into TURN_S, and return the mean duration of a call in seconds."""
     work = _works[side]
     seconds = seconds_of(work, device)
     if (n_calls := round(TURN_S / seconds)) > 1:

@@ -53,7 +53,7 @@ REGISTERED_LOSSES: dict[str, WeightedLoss] = {}
 def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
     """Add a generator loss to all later training runs of this process.
 
-    The loss replaces a registered loss of this name; weight 0 only removes it. Modules are moved to the run's device.
+    An earlier loss of this name is replaced, or only removed if the weight is 0. Modules move to the run's device.
 
     Raises:
         ConfigError: The name or the weight cannot be used.

@@ -152,14 +152,14 @@ class PenaltyInputs:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A term of the discriminator's loss. Its weight is the setting `loss.NAME`, with the name of the term.
+    """A term of the discriminator's loss. Its weight is the setting loss.NAME, with the term's name.
 
     compute: Returns the term, 0-d.
     needs_float32: Whether the term has gradients of gradients, which need float32.
     needs_pairs: Whether the term needs a target for each translated image, of the same size.
     classifies_pixels: True if the discriminator must classify pixels, False if it must not.
-    share: Additional factor of the term.
-    every: Steps from one computation of the term to the next. Also a factor of the term (Karras et al. 2020, app. B).
+    share: Factor of the term, in addition to its weight.
+    every: Number of steps between computations, which is also a factor of the term (Karras et al. 2020, app. B).
     """
 
     compute: Callable[[PenaltyInputs], Tensor]

@@ -58,7 +58,7 @@ def cutout(images: Tensor, rows: Tensor, columns: Tensor, height: int, width: in
 
 @dataclass(frozen=True)
 class Transform:
-    """Operations by name, in the order of the policy, with fixed parameters for N samples.
+    """One fixed augmentation of N samples: operations by name, in the order of the policy.
 
     Source and image shift by the same number of pixels, even if their sizes differ.
     """

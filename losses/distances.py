@@ -9,7 +9,7 @@ from utils.device import at_least_float32
 from utils.efficientnet_lite import normalized_squares
 from utils.structural_similarity import scale_terms, scale_weights
 
-_NO_NEGATIVE = -10.0  # replaces the positive's similarity among the negatives, so that it does not count; as in CUT
+_NO_NEGATIVE = -10.0  # similarity that excludes the positive from the negatives, as in CUT
 
 
 def l1(translation: LossInputs) -> Tensor:
@@ -29,8 +29,8 @@ def outside_mask(translation: LossInputs) -> Tensor:
 def ms_ssim(translation: LossInputs) -> Tensor:
     """Return 1 - MS-SSIM of translations and targets, 0-d, float32.
 
-    L1 and MS-SSIM together restore images better than one of them (Zhao et al. 2017). A weighted mean over the scales
-    replaces the product of MS-SSIM, whose gradient is unbounded if a factor is close to 0, as in the first steps.
+    L1 and MS-SSIM together restore images better than one of them (Zhao et al. 2017). This loss averages the scales.
+    MS-SSIM multiplies them, but a factor near 0, as in the first steps, would make the gradient unbounded.
     """
     fake, target = translation.fake, translation.target
     with torch.autocast(fake.device.type, enabled=False):

@@ -59,7 +59,7 @@ class LossInputs:
     """Inputs of the generator's losses: images, weights and the discriminator's outputs.
 
     fake: Translated images, (N, C, H, W) in [-1, 1], in the orientation of the source.
-    target: Real images, (N, C, H, W) in [-1, 1]. Without pairs they do not belong to the sources.
+    target: Real images, (N, C, H, W) in [-1, 1]. Without pairs, they are unrelated to the sources.
     source: Sources as the discriminator sees them, (N, C', H, W). Without pairs they are images.
     discriminate_fake, discriminate_target: Functions that return the discriminator's outputs. Call each only once.
     style: Means and log variances of the styles, (N, style_channels) each; None without a style encoder.
@@ -102,7 +102,7 @@ WeightedLoss = tuple[GeneratorLoss, float]
 class LossTerm:
     """A loss of the generator. The setting loss.NAME is the weight of loss NAME.
 
-    make: Function that returns the loss. Its arguments are settings or `adversarial_loss`, chosen by loss.gan_mode.
+    make: Function that returns the loss. Its arguments are settings, or the `adversarial_loss` of loss.gan_mode.
     needs_features: Whether the loss compares features of the discriminator.
     needs_labels: Whether the loss needs label maps of source images.
     channels: Possible numbers of image channels; None for any number.

@@ -103,7 +103,7 @@ class VGG19Features(FeatureNetwork):
         self.distance, self.layer_weights = feature_distance, LAYER_WEIGHTS
 
     def forward(self, images: Tensor) -> list[Tensor]:
-        """Return the features of (N, 3 or 1, H, W) images in [-1, 1], without normalization as in pix2pixHD."""
+        """Return the features of (N, 3 or 1, H, W) images in [-1, 1]. As in pix2pixHD, do not normalize the images."""
         return super().forward(images.expand(-1, 3, -1, -1))
 
 

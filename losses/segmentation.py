@@ -18,7 +18,7 @@ class SegmentationLoss(AdversarialLoss):
     classifies_pixels = True
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return both cross entropies, and half their sum as `total`. OASIS sums both; Adam nearly cancels the 0.5."""
+        """Return both cross entropies, and half their sum as `total`. OASIS does not halve; Adam hardly reacts."""
         (fake_logits,) = fake.scales
         parts = {"fake": self.of_fake(fake_logits), "real": self.of_real(real)}
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}
@@ -77,8 +77,8 @@ def draw_mask(labels: Tensor) -> Tensor:
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
     """Return the draw of each pixel's class, (N, 1, H, W) bool, for one-hot labels (N, K, H, W).
 
-    draws: (K + 1,) bool. The last draw is for pixels without a class. OASIS's code instead writes draws into the map,
-        class by class. Pixels that become 1 before the turn of class 1 are then drawn again.
+    draws: (K + 1,) bool. The last draw is for pixels without a class. OASIS's code instead replaces ids by draws, class
+        by class. Pixels of class 0 that get a 1 are then drawn again with class 1.
     """
     n_classes = labels.shape[1]
     classes = torch.where(labels.amax(dim=1, keepdim=True) > 0, labels.argmax(dim=1, keepdim=True), n_classes)

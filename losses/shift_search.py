@@ -60,8 +60,8 @@ class ShiftSearch:
     def __call__(self, fake: Tensor, target: Tensor, weights: Tensor | None = None) -> Match:
         """Match targets to translated images, (N, C, H, W) each. The host does not wait for the device.
 
-        weights: Weights of the target's pixels, (N, 1, H, W). Pixels of weight 0 are ignored. A shift is
-            excluded if it compares less than half as many pixels as another shift. If all are ignored, the shift is 0.
+        weights: Weights of the target's pixels, (N, 1, H, W). Pixels of weight 0 are ignored. A shift is excluded if it
+            compares less than half as many pixels as another shift. If all pixels are ignored, the shift is 0.
         """
         with torch.autocast(fake.device.type, enabled=False):
             costs = self._costs(at_least_float32(fake), at_least_float32(target), weights)

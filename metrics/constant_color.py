@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 class ConstantColorBaseline:
-    """The L1 of images with one colour for each class, the median of the class in all targets.
+    """The L1 of a model that gives each class a single colour: the median of the class in all targets.
 
     A model gets a lower L1 only if it has learned texture or light. All images have the same weight. Pixel weights
     apply to the medians and to the L1.

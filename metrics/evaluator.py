@@ -25,7 +25,7 @@ Features = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Measurement:
-    """The figures (metric values) of a translated image, its sparse (K, K) confusion matrix, and features for sets."""
+    """The figures (metric values) of a translated image, its (K, K) confusion matrix, and features for set metrics."""
 
     figures: dict[str, float]
     confusion: Tensor | None = None

@@ -40,7 +40,7 @@ class Metric:
     """A figure (measured value) of each translated image and its target.
 
     title: Name in logs and galleries.
-    higher_is_better: Whether higher values are better; None if another value is best.
+    higher_is_better: Whether higher values are better; None if a certain value is best, such as 1 for sharpness.
     of: What is compared: images, values in their own unit (not for 8-bit RGB), weighted pixels, weighted values, label
         maps (needs metrics.label_colors) or shifted images (needs metrics.shift_reach).
     least_images: Least number of images.

@@ -26,7 +26,7 @@ class ClassScore:
     """The scores of a class, each 0 to 1.
 
     iou: Intersection over union; None if neither targets nor translations have the class.
-    accuracy: Share of the class's target pixels that are translated into the class; None if there are no such pixels.
+    accuracy: Share of the class's target pixels that have this class in translations; None without such pixels.
     share: Share of the target pixels that have the class.
     """
 
@@ -38,8 +38,8 @@ class ClassScore:
 def label_scores(confusion: Tensor, names: tuple[str, ...]) -> tuple[dict[str, float], dict[str, ClassScore]]:
     """Return metrics of a (K, K) confusion matrix by name, and scores by class, as in Cityscapes.
 
-    pixel_accuracy: Share of the target pixels that are translated correctly, 0 to 1. mean_iou: Mean over the classes
-    in targets or translations, 0 to 1 (Long et al. 2015). Both dicts are empty if no target pixel has a class.
+    pixel_accuracy: Share of the target pixels that are translated correctly, 0 to 1. mean_iou: Mean IoU, 0 to 1, over
+        the classes in targets or translations (Long et al. 2015). Both dicts are empty if no target pixel has a class.
     """
     matrix = confusion.double()
     right, wanted, found = matrix.diagonal(), matrix.sum(1), matrix.sum(0)

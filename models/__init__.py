@@ -13,8 +13,8 @@ from models.unet_generator import UnetGenerator
 from utils.errors import ConfigError
 from utils.signatures import argument_names
 
-# The keys are the values of the settings generator.name and discriminator.name. Each constructor gets the numbers of
-# channels and the settings of its section, except settings that it has no argument for.
+# The keys are the values of the settings generator.name and discriminator.name. A constructor gets the numbers of
+# channels, and those settings of its section that it has an argument for.
 GENERATORS: dict[str, type[Generator]] = {
     "global": GlobalGenerator,
     "local": LocalEnhancer,

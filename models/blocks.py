@@ -16,7 +16,7 @@ Upsample = Literal["transposed", "nearest", "bilinear", "residual", "antialiased
 Output = Literal["tanh", "linear"]
 Skips = Literal["none", "half", "full"]
 
-_MIN_WIDTH = 16  # fewest channels at a resolution above the source's resolution, unless base_channels is smaller
+_MIN_WIDTH = 16  # fewest channels of layers that enlarge the source; fewer if base_channels is smaller
 
 
 class RecomputableSequential(Recomputable, nn.Sequential):
@@ -142,11 +142,11 @@ def _padded_conv3(in_channels: int, out_channels: int) -> list[nn.Module]:
 
 
 def n_doublings(scale: float) -> int:
-    """Return log2 of `scale`, a power of 2: the number of doublings of height and width. -1 means one halving."""
+    """Return how often height and width double: 2 for a scale of 4, and -1 for a scale of 1/2 (one halving)."""
     return round(math.log2(scale))
 
 
 def widths_beyond(base_channels: int, scale: float) -> list[int]:
-    """Return the numbers of channels after each doubling of height and width. Each doubling halves them, down to 16."""
+    """Return the number of channels after each doubling of the size. Each doubling halves the channels, down to 16."""
     narrowest = min(base_channels, _MIN_WIDTH)
     return [max(base_channels // 2**level, narrowest) for level in range(1, n_doublings(scale) + 1)]

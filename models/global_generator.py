@@ -1,4 +1,4 @@
-"""pix2pixHD's global generator, which is also pix2pix's ResNet generator, and pix2pixHD's local enhancer."""
+"""pix2pixHD's generators: the global generator, which is also pix2pix's ResNet generator, and the local enhancer."""
 
 import math
 import re
@@ -39,7 +39,7 @@ class GlobalGenerator(Generator):
     CUT's generator has antialiased down- and upsamplings.
 
     skips: Skip connections. half adds encoder activations to the decoder below full resolution (Mao et al. 2016). full
-        also concatenates them at full resolution, before a convolution. full needs a scale of at least 1.
+        also concatenates activations of full resolution, before a convolution. full needs a scale of at least 1.
     biased_downs: Whether the convolutions of stem and downsamplings have biases. Norms cancel biases, but CUT's loss
         compares features before the norms.
     scale: Height of the output divided by the height of the source, a power of 2. Above 1, further upsamplings follow,
@@ -70,7 +70,7 @@ class GlobalGenerator(Generator):
         self.skips = skips
         widths = [base_channels * 2**level for level in range(n_downsamplings + 1)]
         self.stem = make_stem(in_channels, base_channels, norm)
-        if biased_downs:  # zeros: a random bias would change the random weights of later layers
+        if biased_downs:  # zeros, because a random bias would change the random weights of later layers
             self.stem.get_submodule("1").register_parameter("bias", nn.Parameter(torch.zeros(base_channels)))
             self.register_load_state_dict_pre_hook(_add_bias_of_stem)
         downs = (make_down(*channels, norm, downsample, bias=biased_downs) for channels in pairwise(widths))
@@ -103,7 +103,7 @@ class GlobalGenerator(Generator):
 
     @staticmethod
     def without_effect(*, n_blocks: int, n_downsamplings: int, scale: float, skips: Skips) -> Sequence[str]:
-        """Return dropout if there are no blocks, and skips if no decoder level gets a skip connection."""
+        """Return `dropout` if there are no blocks, and `skips` if no decoder level gets a skip connection."""
         has_no_skips = skips == "half" and (n_downsamplings < 2 or n_downsamplings + n_doublings(scale) < 1)
         return [*([] if n_blocks else ["dropout"]), *(["skips"] if has_no_skips else [])]
 
@@ -121,7 +121,7 @@ class GlobalGenerator(Generator):
         return self.skips == "full" or (self.skips == "half" and number > 0)
 
     def _decoded(self, x: Tensor, levels: Sequence[Tensor]) -> Tensor:
-        """Decode features `x` at the lowest resolution. levels: Activations of skip connections, finest first."""
+        """Decode features `x` at the lowest resolution. levels: Activations of skip connections, largest first."""
         for up in self.ups:
             x = up(x)
             if self.join and len(levels) == 1:
@@ -134,7 +134,7 @@ class GlobalGenerator(Generator):
     def features(self, source: Tensor, taps: Sequence[str]) -> list[Tensor]:
         """Return the outputs of the layers `taps`, in the network's order. Do not compute later layers.
 
-        taps: Names of modules, such as `stem.0` or `blocks.4`. No norms, because ReLU overwrites a norm's output.
+        taps: Names of modules, such as `stem.0` or `blocks.4`. Norms are excluded: ReLU overwrites their output.
 
         Raises:
             KeyError: A layer is unknown or a norm.
@@ -142,7 +142,7 @@ class GlobalGenerator(Generator):
         return self._encoded(source, taps, stops=True)[1]
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return translation and features from one pass. Call this only in training mode; it skips `uniform`."""
+        """Return translation and features from one pass. Use only in training mode, as it skips layer `uniform`."""
         encoded, features, levels = self._encoded(source, taps, stops=False)
         return self._decoded(encoded, levels), features
 
@@ -166,14 +166,14 @@ class GlobalGenerator(Generator):
 
 
 def _add_bias_of_stem(generator: nn.Module, weights: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Add a zero bias for the stem to weights from checkpoints of earlier versions, which lack this bias."""
+    """Add a zero bias for the stem to `weights` if they come from an earlier version, whose stem had no bias."""
     weights.setdefault(f"{prefix}stem.1.bias", torch.zeros_like(generator.get_parameter("stem.1.bias")))
 
 
 class LocalEnhancer(Generator):
     """A global generator (the trunk) and enhancers that each double the resolution (Wang et al. 2018, section 3.1).
 
-    Each enhancer convolves and downsamples the source at its resolution, and adds the features of the coarser level.
+    At its resolution, each enhancer convolves and downsamples the source, and adds the features of the coarser level.
     Residual blocks and an upsampling follow. The trunk has 2**n_enhancers times as many channels as the finest level.
     """
 
@@ -228,7 +228,7 @@ class LocalEnhancer(Generator):
 
     @property
     def coarse_parts(self) -> Sequence[str]:
-        """Prefixes of the names of all parameters except the finest enhancer's and the head's."""
+        """Name prefixes of all parameters, except the parameters of the finest enhancer and of the head."""
         return ["trunk", *(f"enhancers.{number}" for number in range(len(self.enhancers) - 1))]
 
     def forward(self, source: Tensor) -> Tensor:

@@ -52,7 +52,7 @@ def initialize(
 
 @dataclass(frozen=True)
 class Transfer:
-    """Names of weights: copied (`loaded`), in the source but not copied (`left`), unchanged in the target (`new`)."""
+    """Names of weights: `loaded` were copied, `left` in the source were not, and `new` in the target did not change."""
 
     loaded: list[str]
     left: list[str]
@@ -63,7 +63,7 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     """Copy weights from `source` to the weights of `target` with the same name and shape, in place.
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. Discriminators
-    with different numbers of scales match at the lowest resolution. If only one network is an EncodedGenerator,
+    with different numbers of scales are aligned at the lowest resolution. If only one network is an EncodedGenerator,
     use its generator, or its encoder if `source` is an encoder. Copy spectral norm's vectors, or compute missing ones.
     """
     source, target = _counterparts(source, target)

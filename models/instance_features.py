@@ -135,7 +135,7 @@ class FeatureClusters:
 
 @dataclass(frozen=True)
 class RegionFeatures:
-    """Class (R,) int64, features (R, C) float32 and fraction of the image's area (R,) for each of R regions."""
+    """R regions of an image: classes (R,) int64, features (R, C) float32, and fractions of the image's area (R,)."""
 
     classes: Tensor
     features: Tensor

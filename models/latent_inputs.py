@@ -29,7 +29,7 @@ Seed = int | MixedSeed
 
 
 def _draw(n: int, seed: Seed, stream: int = 0) -> Tensor:
-    """Return n normal random values on the CPU. A mixed seed interpolates on a circle to keep the distribution."""
+    """Return n normal random values on the CPU. A MixedSeed weights two draws with cos and sin, which keeps N(0, 1)."""
     if isinstance(seed, MixedSeed):
         angle = seed.share * math.pi / 2
         return math.cos(angle) * _draw(n, seed.first, stream) + math.sin(angle) * _draw(n, seed.second, stream)
@@ -124,7 +124,7 @@ def choose_style(network: nn.Module, style: Tensor) -> None:
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
-    """Return the numbers of noise and style values to draw for an image. With a chosen style, the second is 0."""
+    """Return how many noise and style values to draw for an image. A chosen style needs no style values."""
     n_style = next((stem.in_features for stem in _parts(network, StyleStem) if stem.drawn is None), 0)
     return sum(layer.n_channels for layer in _parts(network, NoiseChannels)), n_style
 

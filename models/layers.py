@@ -13,12 +13,12 @@ from utils.device import at_least_float32
 
 @dataclass(frozen=True)
 class InTiles:
-    """Description of a layer for tiled inference: the attribute `in_tiles` of our layers.
+    """Facts about a layer for tiled inference. Layers of this project have them in the attribute `in_tiles`.
 
     reach: Largest distance, in input pixels, between an output pixel and the input pixels that affect it.
     stride: Input height divided by output height: 2 if the layer halves the height, 1/2 if it doubles the height.
-    extent: `tile` computes the layer for each tile. `every_segment` does so again in each segment of the
-        network: the layer is cheap, so its output is not stored. `left_out` skips the layer.
+    extent: `tile` computes the layer for each tile. `every_segment` computes a cheap layer again in each segment of the
+        network, instead of storing its output. `left_out` skips the layer.
     """
 
     reach: int = 0
@@ -70,7 +70,7 @@ class InstanceNorm(nn.InstanceNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        # exporters (on a CPU) and compilers know torch's layer. For a single pixel, torch's layer raises an error
+        # exporters (on a CPU) and compilers recognize torch's layer. For a single pixel, torch's layer raises an error
         use_torch = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if use_torch or x.shape[2:].numel() == 1:
             return super().forward(x)
@@ -182,10 +182,10 @@ def _merged(kernel: Tensor) -> Tensor:
 
 
 class PairConv2d(nn.Conv2d):
-    """nn.Conv2d with zero padding over the concatenated channels of a source and an image.
+    """nn.Conv2d with zero padding, for the concatenated channels of a source and an image.
 
     The source has most of the channels (36 of 39 on Cityscapes) and needs no gradient. This layer convolves a source
-    only once, and adds the result for both the real and the translated image.
+    only once, and uses the result for the real and for the translated image.
     """
 
     def forward(self, source: Tensor | None, image: Tensor) -> Tensor:  # type: ignore[override]

@@ -14,7 +14,7 @@ from models.layers import AntialiasedDownsampling, PairConv2d
 class DiscriminatorOutput(NamedTuple):
     """The output of a discriminator for N images at one scale of an image pyramid.
 
-    features: Activations of all layers but the last, (N, C_l, H_l, W_l) each.
+    features: Activations of all layers except the last, (N, C_l, H_l, W_l) each.
     logits: One logit for each patch, (N, 1, H_s, W_s). A discriminator that classifies pixels returns 1 + K logits for
         each pixel, (N, 1 + K, H, W).
     """
@@ -100,7 +100,7 @@ class MultiscalePatchDiscriminator(Discriminator):
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
         """Return the smallest height and width that give each norm at least two pixels per side."""
         lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
-        normed = 2 if downsample == "strided" else 1  # fewest pixels after a halving layer; a blur follows the norm
+        normed = 2 if downsample == "strided" else 1  # fewest pixels after halving; a blur halves after the norm
         side = 2 + lost
         for least in [normed] * (n_layers - 1) + [1]:  # the last layer comes first; the first layer has no norm
             side = 2 * max(side, least) - 1 + lost

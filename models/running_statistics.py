@@ -39,7 +39,7 @@ def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor
 def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
     """Context manager: passes in training mode do not change the running statistics.
 
-    Batch norm updates copies instead, because a recomputed pass must save as many tensors as the first pass.
+    Batch norm updates copies instead. Without them, a recomputed pass would save fewer tensors than the first pass.
     """
     kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
     for norm, name, buffer in kept:
@@ -53,7 +53,7 @@ def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
 
 @contextmanager
 def estimating_statistics(network: nn.Module) -> Iterator[None]:
-    """Context manager that replaces the running statistics with the mean batch statistics of the passes within.
+    """Context manager that replaces the running statistics with the mean batch statistics of the passes inside it.
 
     Batch norms are in training mode, and all other layers in evaluation mode. (torch's `update_bn` would also enable
     dropout.) num_batches_tracked does not change. The former statistics are restored if there is an error or no

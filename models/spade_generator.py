@@ -118,13 +118,13 @@ _USUAL_UPSAMPLINGS = 5  # more upsamplings do not add wider blocks
 class SpadeGenerator(Generator):
     """A decoder whose SPADE layers receive the condition at each resolution.
 
-    The first layer is a convolution of the condition, downsampled by 2**n_upsamplings. SPADE blocks with upsamplings
-    between them follow. Their widths fall to base_channels. LeakyReLU, a convolution and tanh come last. Unlike in the
-    original, the lowest resolution depends on the size of the source.
+    The first layer convolves the condition, which is downsampled by 2**n_upsamplings before. SPADE blocks follow, with
+    upsamplings between them. Their widths fall to base_channels. LeakyReLU, a convolution and tanh come last. Unlike in
+    the original, the lowest resolution depends on the size of the source.
 
     n_upsamplings: SPADE calls 5, 6 and 7 `normal`, `more` and `most`. 6 adds an upsampling between the middle blocks.
         7 also adds a last block with base_channels / 2 channels. Fewer than 5 leave out the widest blocks.
-    n_middle_blocks: Number of further blocks as wide as the first block; 2 in SPADE, 1 in OASIS (one per resolution).
+    n_middle_blocks: Number of blocks after the first with its width; 2 in SPADE, 1 in OASIS (one per resolution).
     hidden_channels: Channels of the hidden layer that computes scales and shifts; 128 in SPADE.
     noise_channels: Noise channels, which are added before the source's channels; 64 in OASIS, 0 in SPADE.
     n_label_channels, n_image_channels: Channels of one-hot labels and of an image in the source, in this order.

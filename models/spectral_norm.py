@@ -146,7 +146,7 @@ def add_spectral_norm(network: nn.Module, *, outer: bool = True, iteration: Spec
 def normed_convolutions(network: nn.Module, *, outer: bool = True) -> list[nn.Conv2d | nn.ConvTranspose2d]:
     """Return the convolutions for spectral norm.
 
-    If the network has blocks with a method `normed_convolutions`, return only the convolutions that they choose.
+    If blocks of the network have a method `normed_convolutions`, return only the convolutions that they choose.
 
     outer: Same as in `add_spectral_norm`, but ignored for networks with such blocks.
     """

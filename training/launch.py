@@ -177,6 +177,6 @@ def smoke(config: Config) -> None:
                 try:
                     run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
                 except Interrupted as error:
-                    raise Interrupted(error.signal_number) from None  # omit the step, whose checkpoint is deleted
+                    raise Interrupted(error.signal_number) from None  # no step, because its checkpoint is deleted
             world.barrier()
         logger.info("smoke test passed: %d steps, validation, checkpoint, and a resumed step", n_steps)

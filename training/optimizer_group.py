@@ -70,7 +70,7 @@ class OptimizerGroup:
 
     optimizer: Fused Adam for the parameters of all networks. It skips an update if `found_inf` is set on the device.
     skipped_steps: Number of updates that were skipped because a gradient was not finite, 0-d int64 on the device.
-    skipped_in_a_row: Number of skipped updates since the latest update.
+    skipped_in_a_row: Number of skipped updates since the latest update that was not skipped.
     """
 
     networks: Mapping[str, TrainedNetwork]
@@ -201,7 +201,7 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
 class Plateau:
     """A factor of the learning rates, which is divided by 5 when progress stops, as in pix2pix.
 
-    patience: Epochs without progress before the division. Progress is a metric more than 1 % lower than the best.
+    patience: Number of epochs without progress before the division. Progress: more than 1 % below the best metric.
     """
 
     patience: int = 5

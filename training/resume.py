@@ -95,7 +95,7 @@ def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None
 
 
 def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether this start continues the run in `folder`. True for "auto" and its latest valid checkpoint."""
+    """Return whether a start continues the run in `folder`: with "auto", or from the run's latest valid checkpoint."""
     if source == "auto" or found is None:
         return source == "auto"
     valid = [path for path in list_checkpoints(folder) if path not in found.damaged]

@@ -118,11 +118,11 @@ class Training:
     averages: Moving averages of the generators' weights, by network name.
     fingerprint: Digests of the training samples.
     measured_on: Digests of the validation samples and the protocol, for the metrics of `best` and of the plateau.
-    statistics_batches: Batches to estimate the batch norm statistics of `averages`. Read before the first step.
+    statistics_batches: Batches to estimate the batch norm statistics of `averages`, read before step 1.
     estimated_step: Step of the latest estimate of the batch norm statistics.
     continues: Whether to continue the run in `folder`. If False, the run in `folder` is archived.
     saved_step: Step of the latest checkpoint in `folder`.
-    changes: Text about changes since the resumed checkpoint that affect results: settings and registered losses.
+    changes: Text about changed settings and registered losses that affect results, since the resumed checkpoint.
     """
 
     config: Config

@@ -36,7 +36,7 @@ class OriginalFormat:
     families: Programs that have this network. Error messages name the first program.
     network: Network class of this project.
     recognizes: Returns whether a state dict has the names and shapes of this network.
-    settings: Returns the arguments of `network` for a state dict and values of the arguments in `left_open`.
+    settings: Returns the arguments of `network`, given a state dict and values for the arguments in `left_open`.
     names: Returns the original layer names of an instance of `network`.
     fixed: Arguments of `network` that are constants in the original.
     spectral_norm: Whether the original has spectral norm. None if spectral norm is an option of the original.
@@ -64,7 +64,7 @@ def has(key: str, sides: tuple[int, int] | None = None) -> Callable[[StateDict],
 
 
 def renamed(rules: Rules, network: nn.Module, layers: tuple[type[nn.Module], ...] = NAMED) -> Names:
-    """Return the original names of the layers of these types. The rules change our names one after another."""
+    """Return the original names of the layers whose types are in `layers`. Apply all rules to our names, in order."""
     names = {ours: ours for ours, layer in network.named_modules() if isinstance(layer, layers)}
     for pattern, theirs in rules.items():
         names = {ours: re.sub(pattern, theirs, name) for ours, name in names.items()}
@@ -86,7 +86,7 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
 
 
 def norms_behind(names: Names) -> Names:
-    """Return a dict from convolutions to the norms that cancel their biases. All names are ours.
+    """Return, for each convolution whose bias a norm cancels, the name of the norm. All names are ours.
 
     The norm is the next layer in a Sequential, or the second norm of a SPADE block.
     """

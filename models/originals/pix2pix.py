@@ -124,7 +124,7 @@ def _trunk_settings(weights: StateDict) -> dict[str, Any]:
 
 
 def _global_settings(weights: StateDict, chosen: Mapping[str, int]) -> dict[str, Any]:
-    """Return the settings of a global generator. chosen: With biased_downs=1, biases before instance norms stay."""
+    """Return the settings of a global generator. chosen: {"biased_downs": 1} keeps biases before norms."""
     settings, (downs, ups) = _trunk_settings(weights), _antialiased(weights)
     is_biased = bool(chosen.get("biased_downs")) or downs or ups
     return settings | {

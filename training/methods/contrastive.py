@@ -42,7 +42,7 @@ class TappedGenerator(nn.Module):
 
 
 class _Translation(NamedTuple):
-    """Translations of images (first mirrored if `flipped`), and features of the unmirrored images, without graph."""
+    """Translations of images (mirrored first if `flipped`), and detached features of the images before mirroring."""
 
     fake: Tensor
     keys: Features

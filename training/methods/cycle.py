@@ -157,7 +157,7 @@ def build_cycle(config: Config, world: World) -> Cycle:
 def objectives_of(losses: Mapping[str, WeightedLoss]) -> dict[Side, GeneratorObjective]:
     """Return the generator losses of each direction, by the domain of the sources.
 
-    Losses that need label maps exist only for sources of A. Other names get the target domain as a suffix.
+    Losses that need label maps exist only for sources of A. The names of other losses end with the target domain.
     """
     of_a_only = {name for name in losses if name in GENERATOR_LOSSES and GENERATOR_LOSSES[name].needs_labels}
     named = {name: name if name in of_a_only else f"{name}_B" for name in losses}

@@ -23,7 +23,7 @@ class TrainedDiscriminator:
     """A discriminator with its loss.
 
     sees_source: Whether the network gets the source in addition to the image.
-    joint: Whether real and translated images share a pass. Batch norm would mix the statistics of both.
+    joint: Whether real and translated images share a pass. False with batch norm, which would mix their statistics.
     means: Running means that receive the losses and logits, under the name `tag`.
     augmentation: Augmentation of the network's input. Images that are compared get the same transform.
     pool: Pool of earlier translations, which replace some of the current translations.

@@ -291,7 +291,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
             return
         parameters = _weights_of(module)
         weight = max(parameters, key=Tensor.numel)
-        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # their pixels use all weights
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each pixel uses all weights
         flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
         n_parameters = sum(parameter.numel() for parameter in parameters)
         layers.append(Layer(names.pop(module), tuple(output.shape), n_parameters, flop))
