@@ -77,12 +77,12 @@ class Sample(_Maps):
     source: RGB image, (3, H, W) uint8, or image of another type, (C, H, W) uint8, uint16, int16 or float32. A label map
         of K classes has ids 0 .. K-1, and K for ignored pixels, (1, H, W) uint8 (int32 for more than 255 classes).
     instances: Instance ids, (1, H, W) int32.
-    target: Image, with the types of `source`. Its size is the size of the source multiplied by `generator.scale`.
+    target: RGB image or image of another type. Its size is the size of the source multiplied by `generator.scale`.
     features: Precomputed instance features, (3, H, W) uint8.
     weights: Weights of target pixels, (1, H, W) uint8 (255 means 1), uint16 (65535 means 1), int16 or float32.
     source_images: Images of all other source folders, (C, H, W), if the first source folder holds label maps. If the
         first folder holds images, `source` contains the channels of all folders.
-    labels: Ids of a label map that is read in addition to a source image, (1, H, W) int32.
+    labels: Label map of a source image, as ids, (1, H, W) int32.
     replaces: Bad samples that this sample replaces.
     """
 
@@ -99,7 +99,7 @@ class Batch(_Maps):
 
     @classmethod
     def of(cls, samples: Sequence[Sample]) -> Self:
-        """Stack samples; raise DataError if their sizes or dtypes differ."""
+        """Return a batch of the samples; raise DataError if their sizes or dtypes differ."""
         check_one_size([(sample.name, *sample.source.shape[-2:]) for sample in samples])
         maps: dict[str, Any] = {name: _stacked(name, samples) for name in MAPS}
         replaces = tuple(bad for sample in samples for bad in sample.replaces)

@@ -36,7 +36,7 @@ _MAX_SIDE = 512  # pixels; larger images are cropped to their centre
 _MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
 _CLEAR_PEAK = 12.0  # minimum height of a clear correlation peak, in standard deviations above the mean
 FAINT_PEAK = 8.0  # minimum height of a faint peak; some unrelated pairs also reach it
-_BEYOND_REST = 1.5  # least ratio of a peak to the correlation without displacement
+_BEYOND_REST = 1.5  # minimum ratio of a peak to the correlation at displacement 0; below it, return 0
 _FEWEST = 3  # minimum number of equally displaced pairs for a warning
 _SMALL_SHIFT = 2  # pixels; minimum for a warning about many pairs
 _LARGE_SHIFT = 5  # pixels; minimum for a warning about a single pair
@@ -72,7 +72,7 @@ class Checked:
 
 @dataclass
 class Check(MonitoredDataset):
-    """A data set of check results, one for each sample of `layout`.
+    """Checks the samples of `layout`. WorkerMonitor uses this class like a data set of results.
 
     is_for_training: True preprocesses samples as in training, False as in validation.
     """
@@ -90,7 +90,7 @@ class Check(MonitoredDataset):
     def __call__(self, index: int) -> Checked:
         """Read sample `index`, compute its crop, and return the result."""
         ids, file = frozenset[int](), self.layout.provenance(index).files.get("source")
-        with suppress(Exception):  # `Layout.read` below reports the error; here, ids that are no class are read too
+        with suppress(Exception):  # `Layout.read` below reports the error, but does not return unknown ids
             ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file and self.layout.n_classes else ids
         try:
             sample = self.layout.read(index)
@@ -115,7 +115,7 @@ class Check(MonitoredDataset):
 
 
 def _own_files(files: Mapping[str, Blob], sample: Sample) -> list[Blob]:
-    """Return the files that must not occur in several splits. Omit masks, and maps that have only one value."""
+    """Return the files that must not occur in several splits. Omit weights, labels, and maps with only one value."""
     plain = {kind for kind, values in sample.maps.items() if values.numpy().min() == values.numpy().max()}
     return [file for kind, file in files.items() if kind not in plain | {"weights", "labels"}]
 

@@ -84,7 +84,7 @@ def one_hot(labels: Tensor, n_classes: int) -> Tensor:
 
 def instance_edges(instances: Tensor) -> Tensor:
     """Return the edges of (N, 1, H, W) ids as float32: 1 if one of the 4 neighbours has another id (pix2pixHD)."""
-    across = F.pad(instances[..., :, 1:] != instances[..., :, :-1], (1, 1))  # column k: between pixels k - 1 and k
+    across = F.pad(instances[..., :, 1:] != instances[..., :, :-1], (1, 1))  # column k: pixels k - 1 and k differ
     down = F.pad(instances[..., 1:, :] != instances[..., :-1, :], (0, 0, 1, 1))
     return (across[..., 1:] | across[..., :-1] | down[..., 1:, :] | down[..., :-1, :]).float()
 

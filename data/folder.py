@@ -101,7 +101,7 @@ class Folder(ABC):
         return bool(self.files())
 
     def absence(self) -> str:
-        """Return the end of an error message about this missing folder."""
+        """Return what an error message says about this missing folder."""
         return "no such folder"
 
 
@@ -146,7 +146,7 @@ class LocalFolder(Folder):
         what = "is a file, expected a folder" if path.exists() else "no such folder"
         remedy = ""
         if any(entry.suffix == ".tar" for entry in entries):
-            remedy = f"; python -m tools.convert_data index-shards {path.parent} makes a data set of the tar files"
+            remedy = f"; python -m tools.convert_data index-shards {path.parent} turns the tar files into a data set"
         elif any(entry.suffix.lower() in IMAGE_SUFFIXES for entry in entries):
             remedy = "; python -m tools.convert_data from-photos makes pairs of photographs"
         return f"{what}; folders next to it: {names}{remedy}"

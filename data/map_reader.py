@@ -151,7 +151,7 @@ def fitting(images: Sequence[Tensor], files: Sequence[File], form: StoredForm) -
     if n_channels != form.n_channels:
         remedy = f"set {form.setting}={n_channels}, or save all files of a folder with the same number of channels"
         remedy = remedy if n_channels <= MAX_CHANNELS else f"at most {MAX_CHANNELS} are supported"
-        remedy = remedy if form.highest is None else "give images like the training images"
+        remedy = remedy if form.highest is None else "use images like the training images"
         each = [f"{file} has {counted(len(image), 'channel')}" for image, file in zip(images, files, strict=True)]
         raise DataError(f"{', '.join(each)}: together {n_channels}, {form.setting} is {form.n_channels}: {remedy}")
     return images

@@ -221,7 +221,7 @@ class OutputFolder:
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record the settings of this run. Delete older translations of its samples that used other settings.
 
-        If these stayed and the run was interrupted, the next run with `--existing keep` would use the older images.
+        Otherwise, after an interruption, `--existing keep` would keep translations that used other settings.
         Raise DataError instead of deleting if `existing` is "keep", or if it is "refuse" and the direction differs.
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}

@@ -91,7 +91,7 @@ class Predictor:
         return _COPIES * live.most / part.source[:, 0].numel()
 
     def _in_tiles(self, batch: Batch, tiles: TiledNetwork) -> Tensor:
-        """Return the translation of one image, computed tile by tile, in a temporary file."""
+        """Compute the translation of one image tile by tile. Return it as a tensor in a temporary file."""
         sides = [round(side * self.conditioning.target_scale) for side in batch.source.shape[-2:]]
         image = torch.empty(0)
         with self._drawn(batch.names), self.precision.autocast():

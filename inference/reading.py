@@ -71,7 +71,7 @@ class NoData:
 class NoDataRule:
     """Finds and fills pixels without data in sources.
 
-    value: Value of --nodata. None: the value that each TIFF names. NaN and infinity always mean no data.
+    value: Value of --nodata. None: the value in the tags of each TIFF. NaN and infinity always mean no data.
     images: Name of the map that holds images, "source" or "source_images". None if sources are only label maps.
     source_range: Value range of the sources, or None for 8-bit RGB.
     result_dtype: Dtype of the translations.

@@ -17,7 +17,7 @@ class Request:
     """The options of test.py by name. Without `checkpoint`, the newest run is used.
 
     input: Images to translate. Empty: translate a split of the data set.
-    nodata: Value of pixels without data, in addition to NaN and infinity. None: the value that each TIFF names.
+    nodata: Value of pixels without data, in addition to NaN and infinity. None: the value in the tags of each TIFF.
     size: "own" if images are translated at their own size, and "trained" if they are resized as in training.
     """
 

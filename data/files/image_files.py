@@ -260,7 +260,7 @@ def read_stored(file: File, form: StoredForm) -> Tensor:
             return
         found = counted(n_channels, "channel")
         if form.highest is not None:
-            raise DataError(f"{file}: has {found}, training images have {form.n_channels}: give images like these")
+            raise DataError(f"{file}: has {found}, training images have {form.n_channels}: use similar images")
         raise DataError(f"{file}: has {found}, {form.setting} is {form.n_channels}: set {form.setting}={n_channels}")
 
     image = read_pixels(file, form.n_channels, check)

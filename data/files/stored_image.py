@@ -1,7 +1,7 @@
 """The interface of open image files, limits for their size, and images in NumPy files.
 
-The limits bound the use of memory and time. A small file can hold a huge image. A JPEG of 1 MB can hold 30,000 scans,
-and a decoder goes through all pixels for each scan.
+The limits refuse files that need too much memory or time. A small file can hold a huge image. A JPEG of 1 MB can hold
+30,000 scans, and a decoder goes through all pixels for each scan.
 """
 
 import re

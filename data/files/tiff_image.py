@@ -188,7 +188,7 @@ class TiffImage(StoredImage):
         return pixels
 
     def _with_black_as_zero(self, samples: np.ndarray) -> np.ndarray:
-        """Return samples, (C, h, W), with 0 as black. If the image has several pages, `samples` stacks the pages."""
+        """Return samples, (C, h, W), with 0 as black. The samples of several pages are concatenated."""
         if self._photometric != _WHITE_IS_ZERO:
             return samples
         levels = samples.copy()

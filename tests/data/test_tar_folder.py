@@ -166,7 +166,7 @@ def test_a_file_or_folder_that_is_missing_or_damaged_is_named(tars: Path) -> Non
         with pytest.raises(DataError, match="is damaged"):
             opened(tars)
     (tars / INDEX).rename(tars / "index")
-    with pytest.raises(DataError, match=rf"no such folder; .* index-shards {tars} makes a data set of the tar files"):
+    with pytest.raises(DataError, match=rf"no such folder; .* index-shards {tars} turns the tar files into a data set"):
         opened(tars)
 
 
