@@ -30,7 +30,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--nodata", type=float, metavar="VALUE", help=nodata_help)
     add("--features", choices=("sampled", "given"), help="instance features: drawn from clusters, or given by samples")
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
-    style_help = "image whose style to use, if the generator has styles; default: a random style for each image"
+    style_help = "image that gives the style, if the generator has styles; default: a random style for each image"
     add("--style", type=Path, metavar="IMAGE", help=style_help)
     add("--split", metavar="NAME", help="split of the data set, if there is no --input; default: the test split")
     output_help = "folder of the results, or file of a translated video; default: results/RUN/SPLIT_stepSTEP"
@@ -40,7 +40,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     compile_help = "compile the generator before the first image, which is faster for many images of one size"
     add("--compile", choices=("on", "off"), default="off", help=compile_help)
     add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
-    size_help = "own: keep each image's size, the default with --input; trained: apply data.preprocess"
+    size_help = "own: keep each image's size (default with --input); trained: apply data.preprocess"
     add("--size", choices=("own", "trained"), help=size_help)
     pixels_help = "read whole images of up to N pixels; default: as many as fit into a quarter of the memory"
     add("--max-pixels", type=whole_number(1), metavar="N", help=pixels_help)

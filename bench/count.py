@@ -32,8 +32,8 @@ from utils.distributed import World
 RECIPES = Path(__file__).parents[1] / "configs"
 PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
 BEGIN, END = "<!-- bench.count -->\n", "<!-- end of bench.count -->\n"
-# GPU: (dense bfloat16 operations per second, bytes per second), from NVIDIA's data sheets. For H200 and H100, the
-# operations are what the tensor cores reach in practice. The keys are parts of torch's device names.
+# GPU: (dense bfloat16 operations per second, bytes per second), from NVIDIA's data sheets. For H200 and H100, the first
+# figure is a rate that tensor cores reach in practice. The keys are parts of torch's device names.
 PEAKS = {"H200": (790e12, 4.8e12), "H100": (790e12, 3.35e12), "A100": (312e12, 2.0e12)}
 OTHERS = "others"
 _N_BYTES = 2  # bytes of a bfloat16 value, for all operators except _IN_FLOAT32

@@ -60,7 +60,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def forget_peak(device: torch.device) -> None:
-    """Free cached memory and reset the peak, for example after compilation and the choice of algorithms."""
+    """Free cached memory and reset the peak memory, for example after compilation and the choice of algorithms."""
     gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
@@ -95,7 +95,7 @@ class Timed:
 
 
 def prepare(side: str, make: Callable[[], Work], device: torch.device) -> int:
-    """Make and warm up the work that `turn` measures. Return the peak memory before this, in bytes."""
+    """Make and warm up the work that `turn` measures. Return the peak memory before this preparation, in bytes."""
     before = peak_memory_bytes(device)
     work = _works[side] = make()
     for _ in range(1 if device.type == "cpu" else WARM_UP_STEPS + 2):

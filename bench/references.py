@@ -220,7 +220,7 @@ OF_UNPAIRED: dict[str, Callable[..., Reference]] = {
 
 
 def as_in_the_originals(network: nn.Module) -> nn.Module:
-    """Change a network in place to torch's instance norm, CUT's upsampling and contiguous memory, and return it."""
+    """Give a network torch's instance norm, CUT's upsampling and contiguous memory, in place. Return it."""
     for name, layer in list(network.named_modules()):
         if isinstance(layer, InstanceNorm):
             network.set_submodule(name, nn.InstanceNorm2d(layer.num_features))

@@ -37,7 +37,7 @@ class Recomputable(nn.Module):
 
 
 def draws(part: nn.Module) -> bool:
-    """Return whether a pass draws random numbers. Only then its random state is saved, which a CUDA graph cannot do."""
+    """Return whether a pass draws random numbers. If so, the random state is saved, which CUDA graphs forbid."""
     return any(isinstance(module, nn.Dropout) for module in part.modules())
 
 

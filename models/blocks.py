@@ -72,7 +72,7 @@ def make_down(
 def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample) -> nn.Module:
     """Return layers that double height and width. All but ResidualUpsampling end with a norm and a ReLU.
 
-    transposed: 3x3 transposed convolution, as in the originals. nearest, bilinear: interpolation and a 3x3
+    transposed: 3x3 transposed convolution, as in most papers. nearest, bilinear: interpolation and a 3x3
     convolution, which together avoid checkerboard artifacts (Odena et al. 2016). residual: ResidualUpsampling.
     antialiased: bilinear interpolation and a 3x3 convolution with zero padding, as in CUT.
     """
@@ -88,7 +88,7 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
 
 
 def make_join(channels: int, norm: Norm) -> RecomputableSequential:
-    """Return reflection padding, a 3x3 convolution from 2 * channels to `channels`, a norm and a ReLU."""
+    """Return layers that map 2 * channels channels to `channels`: reflection padding, 3x3 convolution, norm, ReLU."""
     return normed(_padded_conv3(2 * channels, channels), channels, norm)
 
 

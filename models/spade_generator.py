@@ -124,7 +124,7 @@ class SpadeGenerator(Generator):
 
     n_upsamplings: SPADE calls 5, 6 and 7 `normal`, `more` and `most`. 6 adds an upsampling between the middle blocks.
         7 also adds a last block with base_channels / 2 channels. Fewer than 5 leave out the widest blocks.
-    n_middle_blocks: Number of blocks after the first with its width; 2 in SPADE, 1 in OASIS (one per resolution).
+    n_middle_blocks: Number of equally wide blocks after the first block; 2 in SPADE, 1 in OASIS (one per resolution).
     hidden_channels: Channels of the hidden layer that computes scales and shifts; 128 in SPADE.
     noise_channels: Noise channels, which are added before the source's channels; 64 in OASIS, 0 in SPADE.
     n_label_channels, n_image_channels: Channels of one-hot labels and of an image in the source, in this order.

@@ -76,8 +76,8 @@ def train(
     resume, accepts_changed_data: See `ResumeOptions`.
 
     Raises:
-        UserError, OSError: A setting, the data or a file cannot be used, this process already trains a run, or the run
-            is finished but settings that affect its result have changed.
+        UserError, OSError: A setting, the data or a file cannot be used; this process already trains a run; or the run
+            is finished, but settings that affect its result have changed.
         Interrupted: A signal stopped the run. Its state is saved. Only the main thread receives signals.
     """
     folder, options = run_folder(config), ResumeOptions(resume, accepts_changed_data)
@@ -177,6 +177,6 @@ def smoke(config: Config) -> None:
                 try:
                     run_to_end(replace(small, train=steps), world, ResumeOptions(), stop, Callbacks())
                 except Interrupted as error:
-                    raise Interrupted(error.signal_number) from None  # no step, because its checkpoint is deleted
+                    raise Interrupted(error.signal_number) from None  # name no step, because its checkpoint is deleted
             world.barrier()
         logger.info("smoke test passed: %d steps, validation, checkpoint, and a resumed step", n_steps)

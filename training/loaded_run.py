@@ -44,7 +44,7 @@ class Run:
 class Losses:
     """The losses of one pass.
 
-    generator, discriminator: Weighted sums over all directions, 0-d. Both can share a graph, so the first backward pass
+    generator, discriminator: Weighted sums over all directions, 0-d. They can share a graph, so the first backward pass
         needs retain_graph=True. backward() fills the gradients of all networks, unless its argument `inputs` is set.
     terms: Unweighted losses and other scalars, by their tags in metrics.jsonl.
     """

@@ -129,7 +129,7 @@ class TrainingLoop:
 
 @contextmanager
 def open_loop(training: Training, stop: GracefulStop, report: Report, call_user: CallUser) -> Iterator[TrainingLoop]:
-    """Yield the loop of a run at its current step, with its data opened."""
+    """Yield the loop of a run, which starts at the run's current step. The run's data is open."""
     config = training.config
     training.statistics_batches = read_statistics_batches(
         training.averages, training.dataset(), config.train.batch_size, training.world

@@ -28,7 +28,7 @@ class RunningMeans:
     """
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, ...], Tensor] = {}  # (3, tags): sums, counts of finite values, counts of all
+        self._totals: dict[tuple[str, ...], Tensor] = {}  # (3, tags): sums, numbers of finite values and of all values
 
     def add(self, values: Mapping[str, Tensor], prefix: str) -> None:
         """Add the 0-d values of one pass under the tags `prefix` + name."""
@@ -201,7 +201,7 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
 class Plateau:
     """A factor of the learning rates, which is divided by 5 when progress stops, as in pix2pix.
 
-    patience: Number of epochs without progress before the division. Progress: more than 1 % below the best metric.
+    patience: Number of epochs without progress before the division. Progress is a new best, lower by more than 1 %.
     """
 
     patience: int = 5

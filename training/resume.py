@@ -51,7 +51,7 @@ Changes = dict[str, tuple[object, object]]
 class ResumeOptions:
     """Where a run starts.
 
-    source: "auto": the run's latest checkpoint. "never": a new run. A path: this file, or the latest in this folder.
+    source: "auto" (the run's latest checkpoint), "never" (a new run), or the path of a checkpoint or of its folder.
     accepts_changed_data: Whether to resume a run if its data set has changed. The run then starts at the next epoch.
     """
 

@@ -48,7 +48,7 @@ _training = threading.Lock()  # only one run at a time, because threads share to
 
 @contextmanager
 def joined(config: Config) -> Iterator[World]:
-    """Connect the processes of a run. Only the main process logs. Raise UserError if this process trains already."""
+    """Connect the processes of a run. Only the main process logs. Raise UserError if this process already trains."""
     peer_timeout_s = min(3 * config.data.timeout_s or LONGEST_WAIT_S, LONGEST_WAIT_S)
     if not _training.acquire(blocking=False):
         raise UserError(f"run {config.run.name}: this process trains another run. Train each run in its own process.")

@@ -274,7 +274,7 @@ class Session(Sink):
             self._write_state(state, signal, reason)
 
     def _log(self, text: str) -> None:
-        """Add a line only to log.txt."""
+        """Add a line to log.txt, but not to the console."""
         line = " ".join(text.split())
         self._messages.handle(logger.makeRecord(logger.name, logging.INFO, "", 0, "%s", (line,), None))
 

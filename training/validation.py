@@ -72,7 +72,7 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, scales and samples. Ignore too small samples. Return None if no sample is left.
+        """Return the mean over patches, scales and samples. Ignore samples that are too small; None if all are.
 
         step: Seed of the augmentation.
         """
@@ -161,7 +161,7 @@ class Validation:
         return []
 
     def digest(self, figure: str) -> str:
-        """Return a digest of a metric's samples and protocol. Values with the same digest can be compared."""
+        """Return a digest of a metric's samples and protocol. Metric values with the same digest can be compared."""
         parts = [json.dumps(self.evaluator.basis(figure), sort_keys=True).encode()]
         for sample in self.samples:
             maps = [getattr(sample, name) for name in MAPS if name != "weights"]

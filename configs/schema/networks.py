@@ -21,8 +21,8 @@ class GeneratorConfig(Section, prefix="generator."):
     local enhancer. unet: pix2pix's U-Net. spade: SPADE's generator, for label maps. Any other name: a network that your
     own program registers (docs/library.md)."""
     base_channels: int = number(64, least=1)
-    """Number of channels after the first convolution (ngf). Each downsampling doubles it; a U-Net stops at 8 times this
-    number. spade: number of channels at full resolution; the coarsest blocks have up to 16 times as many."""
+    """Number of channels after the first convolution (ngf). Each downsampling doubles the channels; a U-Net stops at 8
+    times this number. spade: number of channels at full resolution; the coarsest blocks have up to 16 times as many."""
     n_downsamplings: int = number(4, least=1, most=MOST_HALVINGS)
     """Number of halvings. The sides of an image must be multiples of 2**n_downsamplings. A U-Net needs at least 5;
     pix2pix's unet_256 has 8."""

@@ -14,9 +14,9 @@ Pair = tuple[Tensor, Tensor]
 
 @dataclass
 class _Ahead:
-    """A random choice of the pool, drawn before the step. A CUDA graph needs its tensors at fixed addresses.
+    """The pool's random choice for the next step. Its tensors keep their addresses, as a CUDA graph requires.
 
-    earlier: Copy of the pair in the pool.
+    earlier: Copy of the drawn pair in the pool.
     present: Pair of the current translation.
     is_shown: Whether the discriminator gets `earlier`, 0-d bool.
     place: Index of `earlier` in the pool, or None if the discriminator gets `present`.

@@ -96,9 +96,9 @@ class Method(ABC):
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
-        """Draw the CPU's random numbers for a step before the step, because a CUDA graph cannot draw on the CPU.
+        """Draw the random numbers of a step on the CPU before the step, because a CUDA graph cannot draw them.
 
-        Return the key of the graph for these numbers. Draw nothing and return None if no graph can run the step.
+        Return the key of the graph that fits these numbers. Draw nothing and return None if no graph can run the step.
         """
         has_one_image = [[len(batch.names) for batch in group] for group in batches] == [[1]]
         sides = [batches[0][0].maps[name].shape[-2:] for _, name in self.pools]
