@@ -75,7 +75,7 @@ class Predictor:
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """Return (N, 3, H, W) uint8 images or values in the targets' range, on the CPU. Noise and tiles need N = 1."""
+        """Return (N, 3, H, W) uint8 RGB, or values in the targets' range, on the CPU. Noise and tiles require N = 1."""
         if tiles := self.tiles_for(*batch.source.shape[-2:]):
             return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):

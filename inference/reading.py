@@ -27,7 +27,7 @@ from utils.pictures import means_of_squares
 from utils.text import counted, exact
 
 _MOST_PADDED = 2**20  # pixels; any image can be padded to this size
-_MOST_TIMES = 64  # largest ratio of padded to original pixels above this size; settings can ask for 65536x65536
+_MOST_TIMES = 64  # larger padded images have at most this many times the pixels of the original image
 _REDUCED = 2**21  # pixels; a reduced image has at most four times as many
 _MUCH_OUTSIDE = 0.5  # largest share of an image's values outside the training range
 _NARROW = 0.01  # smallest span of an image's values, as a share of the training range

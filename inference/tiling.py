@@ -194,7 +194,7 @@ def _tile_of(segment: Segment, tile: Window, readers: Mapping[str, Read], whole:
 
 
 def _pieces(length: int, longest: int, multiple: int) -> list[tuple[int, int]]:
-    """Return (start, end) of the fewest nearly equal pieces of at most `longest`. Cut at multiples of `multiple`."""
+    """Cut `length` at multiples of `multiple` into the fewest pieces of at most `longest`. Return (start, end) each."""
     n_pieces = -(-length // longest)
     ends = [length // multiple * number // n_pieces * multiple for number in range(n_pieces + 1)]
     return list(pairwise(ends))

@@ -272,7 +272,7 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 def _content_fault(state: object, n_bytes: int) -> str | None:
     """Return why the content of a file with `n_bytes` bytes is not safe, or None.
 
-    All tensors together must not be larger than the file. For example, a view can repeat one number many times.
+    All tensors together must not be larger than the file. They could be larger if a view repeats one number.
     """
     n_tensor_bytes = n_expanded = 0
     try:

@@ -34,7 +34,7 @@ def choose_device(device: str, index: int = 0, option: str = "run.device=") -> t
     "auto" selects the CPU if there is no GPU, or if the run has a single process and torch cannot use its GPU.
 
     index: Number of the GPU on this machine.
-    option: Command-line option that sets the device, up to its value. Error messages contain it.
+    option: Start of the command-line option for the device, such as "run.device=". Error messages contain it.
 
     Raises:
         DeviceError: There is no such device, or torch cannot compute on it.

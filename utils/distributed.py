@@ -117,7 +117,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
 
     device: "auto", "cpu" or "cuda".
     timeout_s: Seconds that a process waits for other processes.
-    option: Text before the device on the command line, for messages.
+    option: Start of the command-line option for the device, for messages.
 
     Raises:
         DeviceError: There is no usable GPU for this process.

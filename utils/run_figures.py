@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """The finite metrics of a validation on samples of a split, by name."""
+    """The metrics of one validation, by name, without NaN and infinity."""
 
     step: int
     split: str

@@ -53,7 +53,7 @@ class CheckedSide:
     results: Sequence[Checked]
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of samples. A problem of most samples, or of images that are too small, comes once."""
+        """Yield the problems of samples. Report a problem of most samples, or of too small images, once."""
         general: dict[str, list[str]] = defaultdict(list)
         for checked in self.results:
             name = self.layout.names[checked.index]

@@ -35,7 +35,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--format", choices=tuple(FORMATS), required=True, help=contents)
     output_help = "default: next to the checkpoint, generator.SUFFIX (latest_net_G.pth with --format original)"
     add("--output", type=Path, metavar="PATH", help=output_help)
-    add("--existing", choices=("refuse", "replace"), default="refuse", help="for an existing output; default: refuse")
+    add("--existing", choices=("refuse", "replace"), default="refuse", help="if the output exists; default: refuse")
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: averaged weights, if any; default: ema")
     edges_help = "the last input channel holds instance edges; only for weights files of pix2pixHD and SPADE"
     add("--instance-edges", action="store_true", help=edges_help)

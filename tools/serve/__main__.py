@@ -28,8 +28,8 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("--batch-size", 1, "maximum batch size; images of the same size are translated together"),
         ("--max-bytes", 1, "maximum size of a request in bytes"),
         ("--max-pixels", 1, "maximum number of pixels of an image"),
-        ("--max-waiting", 1, "maximum number of requests that are translated or wait; further requests get status 503"),
-        ("--timeout-s", 1, "seconds after which a request that still waits gets status 503"),
+        ("--max-waiting", 1, "maximum number of requests that wait or are translated; further requests get status 503"),
+        ("--timeout-s", 1, "a request that waits longer than N seconds gets status 503"),
         ("--drain-s", 0, "seconds that current requests get to finish when the server stops"),
     ):
         add(option, type=whole_number(least), metavar="N", help=f"{what}; default: %(default)s")
