@@ -145,9 +145,8 @@ class TrainConfig(Section, prefix="train."):
     validation uses training samples."""
     validation_group: str | None = setting(None, _is_expression, "null, or a regular expression such as p[0-9]+")
     """Regular expression for sample names, such as p[0-9]+ for p001_slice03. Samples with the same match are one group.
-    Parentheses in the expression mark the part that counts. A group is used either for training or for validation, so
-    that no patient or scene is in both. validation_share is then a share of the groups. null: each sample is a
-    group."""
+    With parentheses, only the text inside them counts. A group is used either for training or for validation, so that
+    no patient or scene is in both. validation_share is then a share of the groups. null: no groups."""
     batch_size: int = number(1, least=1)
     """Number of samples per process in one forward pass."""
     accumulation_steps: int = number(1, least=1)
