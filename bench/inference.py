@@ -49,7 +49,7 @@ CPU_CASES, GPU_CASES = cases_of(256, 256), cases_of(512, 1024)
 
 
 def sides_of(case: Case) -> list[str]:
-    """Return the programs ("sides") that a case compares. Large batches omit some, as compiling is slow."""
+    """Return the programs ("sides") that a case compares. Large batches leave some out, because compiling is slow."""
     if case.batch_size == 1:
         return list(LEVELS)
     return [REFERENCE, "O2", COMPILED] if case.name.startswith(FROM_FILES) else [REFERENCE, "O2"]
