@@ -39,7 +39,14 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--existing", choices=("refuse", "replace", "keep"), default="refuse", help=existing_help)
     compile_help = "compile the generator before the first image, which is faster for many images of one size"
     add("--compile", choices=("on", "off"), default="off", help=compile_help)
-    add("--batch-size", type=whole_number(1), default=1, metavar="N", help="images of one size translated together")
+    batch_help = "images of one size translated together; default: 1, or 8 slices of a volume"
+    add("--batch-size", type=whole_number(1), metavar="N", help=batch_help)
+    mask_help = "volumes: mask, or folder of masks for --input; the lowest value of the targets is written outside"
+    add("--mask", type=Path, metavar="PATH", help=mask_help)
+    axes_help = "volumes: mean of the translations along three axes, for cubic voxels and data.axis=all"
+    add("--average-axes", action="store_true", help=axes_help)
+    window_help = "volumes: target values that are black and white in the gallery; default: data.target_range"
+    add("--window", type=float, nargs=2, metavar=("LOW", "HIGH"), help=window_help)
     size_help = "own: keep each image's size (default with --input); trained: apply data.preprocess"
     add("--size", choices=("own", "trained"), help=size_help)
     pixels_help = "read whole images of up to N pixels; default: as many as fit into a quarter of the memory"
@@ -73,13 +80,14 @@ def _stray_path(overrides: Sequence[str]) -> str | None:
 def _contradiction(arguments: argparse.Namespace) -> str | None:
     """Return an error message if options exclude each other, otherwise None."""
     given, tile, one_image = arguments.input, arguments.tile, "takes one image at a time: leave --batch-size out"
-    maps = arguments.instances or arguments.targets or arguments.feature_maps
+    maps = arguments.instances or arguments.targets or arguments.feature_maps or arguments.mask
+    several = (arguments.batch_size or 1) > 1
     problems = {
-        "--instances, --targets and --feature-maps need --input": maps and not given,
+        "--instances, --targets, --mask and --feature-maps need --input": maps and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
-        f"--noise {one_image}": arguments.noise and arguments.batch_size > 1,
-        f"--tile {one_image}": tile and arguments.batch_size > 1,
-        f"--norm-window {one_image}": arguments.norm_window and arguments.batch_size > 1,
+        f"--noise {one_image}": arguments.noise and several,
+        f"--tile {one_image}": tile and several,
+        f"--norm-window {one_image}": arguments.norm_window and several,
         **contradictions(**accepted(contradictions, vars(arguments))),
         "--tile and --compile on exclude each other: leave one of them out": tile and arguments.compile == "on",
         "--norm-window and --compile on exclude each other: leave one of them out": arguments.norm_window

@@ -66,7 +66,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
     conditioning = Conditioning(
         n_classes=n_classes,
         instance_edges=data.instance_edges,
-        source_channels=data.source_channels,
+        source_channels=data.n_source_channels,
         target_channels=data.target_channels,
         source_range=ranges.get(data.source_images),
         target_range=ranges.get("target"),
@@ -219,7 +219,7 @@ def build_generator(config: Config, direction: str | None = None) -> nn.Module:
     values = vars(settings) | {
         "in_channels": in_channels,
         "out_channels": data.target_channels,
-        "n_image_channels": n_stacked if conditioning.n_classes else data.source_channels,
+        "n_image_channels": n_stacked if conditioning.n_classes else data.n_source_channels,
         "n_label_channels": conditioning.n_classes if n_stacked else 0,
         "biased_downs": is_biased and settings.norm == "instance",
         "style_channels": config.style.channels,

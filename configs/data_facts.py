@@ -162,13 +162,15 @@ def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
 def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
     """Yield a tuple for each map that holds images, for example ("target", "data.target_channels", 3, value range)."""
     if not data.has_labels or data.is_stacked:
-        yield data.source_images, "data.source_channels", data.source_channels, data.source_range
+        yield data.source_images, "data.source_channels", data.n_source_channels, data.source_bounds
     yield "target", "data.target_channels", data.target_channels, data.target_range
 
 
 def target_files(data: DataConfig) -> str | None:
     """Return data.target_files. By default, return a format that can hold the target values; None for 8-bit RGB."""
     chosen = data.target_files
+    if data.has_volumes:
+        return chosen or "int16.nii.gz"
     if data.target_range is None and data.target_channels in RGB_CHANNELS:
         return chosen if chosen and chosen.startswith("uint8.") else None
     eight_bits = "uint8.png" if fits_file("uint8.png", data.target_channels) else "uint8.npy"

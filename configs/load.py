@@ -26,7 +26,7 @@ from configs.schema import (
     with_successors,
     without_removed,
 )
-from configs.schema.data import read_instances, read_source_folder
+from configs.schema.data import read_instances, read_source_folder, read_source_range
 from configs.schema.loss import read_class_weights
 from configs.schema.train import METHODS
 from utils.errors import ConfigError
@@ -45,6 +45,7 @@ Layer = tuple[str, object]
 READERS: dict[str, Callable[[object, str], object]] = {  # convert a value in YAML to the value of a setting
     "data.label_colors": read_color_table,  # replaces a file name by the file's content
     "data.source_folder": read_source_folder,
+    "data.source_range": read_source_range,
     "data.instances": read_instances,
     "loss.class_weights": read_class_weights,
 }

@@ -13,6 +13,7 @@ from data import LAYOUTS
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
 from metrics import METRICS
 from models import DISCRIMINATORS, GENERATORS
+from utils.limits import MAX_CHANNELS
 from utils.signatures import accepted, argument_names
 from utils.text import did_you_mean
 from utils.yaml_file import shortened
@@ -35,12 +36,18 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
     for side in ("source", "target") if "source" not in layout.file_maps else ():
         yield getattr(data, f"{side}_channels") in RGB_CHANNELS, f"data.{side}_channels", f"1 or 3 {chosen}"
         yield getattr(data, f"{side}_range") is None, f"data.{side}_range", f"null {chosen}"
-    if "pair" in layout.file_maps:
-        for key, usual in (("n_classes", 0), ("label_colors", {}), ("instance_edges", False)):
-            yield getattr(data, key) == usual, f"data.{key}", f"{shortened(usual)} {chosen}, which holds RGB images"
-    if layout.drawn or "pair" in layout.file_maps:
-        expected = f"1 {chosen}, whose pairs have one size. For other scales, use data.layout=paired_folders"
-        yield config.generator.scale == 1, "generator.scale", expected
+    for key, (usual, _) in config_differences(Config(), config).items():
+        yield key not in layout.unsupported, key, f"{shortened(usual)} {chosen}"
+    if layout.has_volumes:
+        n_folders = len(data.source_folder) if data.is_stacked else 1
+        yield (
+            data.source_channels == n_folders,
+            "data.source_channels",
+            f"{n_folders}, a channel for each source volume",
+        )
+        yield data.target_channels == 1, "data.target_channels", f"1 {chosen}"
+        expected = f"fewer: sources have {data.n_source_channels} channels, and at most {MAX_CHANNELS} are supported"
+        yield data.n_source_channels <= MAX_CHANNELS, "data.neighbours", expected
     is_possible = data.direction == "AtoB" or not data.has_labels or layout.drawn or not layout.pairs
     yield is_possible, "data.direction", "AtoB if data.n_classes or data.label_colors is set"
     expected = "a folder, because connected needs label maps (data.n_classes or data.label_colors)"

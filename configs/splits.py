@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,6 +136,8 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
         DataError: a file cannot be used, and data.on_bad_sample is error.
     """
     data, measured = config.data, dict[str, Any]()
+    if data.has_volumes:
+        return {key: bounds for key, bounds in _ranges_of_slices(layout) if getattr(data, key) is None}
     for side, n_channels in (("source", data.source_channels), ("target", data.target_channels)):
         is_missing = getattr(data, f"{side}_range") is None
         first = _image_files(layout, 0, side) if is_missing and len(layout) else []
@@ -149,6 +151,16 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
         if side == "target" and data.target_files is None:
             measured["target_files"] = _target_files(first[0], str(channels[0][0].dtype), n_channels)
     return measured
+
+
+def _ranges_of_slices(layout: Layout) -> Iterator[tuple[str, list[float]]]:
+    """Yield the name of each range setting, and the lowest and the highest value of a few slices."""
+    sides = {"source_range": (layout.sides[0], "source"), "target_range": (layout.sides[-1], "source")}
+    if len(layout.sides) == 1:
+        sides["target_range"] = (layout, "target")
+    for key, (side, kind) in sides.items():
+        indices = np.linspace(0, len(side) - 1, min(_MEASURED_SAMPLES, len(side))).astype(int)
+        yield key, _bounds([side.read(int(index)).maps[kind].numpy() for index in indices])
 
 
 def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:
@@ -211,7 +223,7 @@ def _target_files(file: Blob, kind: str, n_channels: int) -> str:
 def cached_split(config: Config, layout: Layout, run_folder: Path) -> Layout | None:
     """Return `layout` with a cache for each domain, or None if data.cache is none."""
     folder = cache_folder(config, run_folder)
-    if folder is None:
+    if folder is None or config.data.has_volumes:  # layouts of volumes have their own cache
         return None
     cache = SampleCache(folder, spare_share=0.5 if config.data.cache == "memory" else 0.1)
     preprocessing = build_preprocessing(config)

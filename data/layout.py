@@ -51,9 +51,16 @@ class Layout(ABC):
     """Names of the samples, by index."""
     folders: Sequence[Folder] = ()
     """Folders of the files; empty for synthetic data sets."""
+    notes: Sequence[tuple[str, str]] = ()
+    """Lines for the plan of a run, each with a heading."""
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Name of the group of each sample, such as its patient. A group stays in one split. Default: the sample."""
+        return self.names
 
     @property
     def files(self) -> Iterator[Blob]:
@@ -100,7 +107,12 @@ class DerivedLayout(Layout):
 
     def __init__(self, layout: Layout) -> None:
         self.n_classes, self.names, self.folders = layout.n_classes, layout.names, layout.folders
-        self._layout = layout
+        self.notes, self._layout = layout.notes, layout
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """See Layout."""
+        return self._layout.groups
 
 
 class RegisteredLayout(Layout):
@@ -120,6 +132,10 @@ class RegisteredLayout(Layout):
     """Whether samples are pairs. If not, images of two domains are joined at random."""
     drawn: ClassVar[bool] = False
     """Whether the data set is synthetic. A synthetic data set has no files and does not use `data.root`."""
+    has_volumes: ClassVar[bool] = False
+    """Whether samples are slices of volumes."""
+    unsupported: ClassVar[Sequence[str]] = ()
+    """Settings that must have their defaults, such as "data.n_classes"."""
     file_maps: ClassVar[frozenset[str]] = frozenset()
     """Maps that have their own files, such as "target". "pair" means a file that holds both images."""
     own_classes: ClassVar[LabelColors | None] = None

@@ -171,13 +171,19 @@ def read_fixed_samples(
 ) -> list[Sample]:
     """Read at most `n_samples` samples from the start of a layout, and resize them for validation.
 
+    If groups have several samples, such as the slices of patients, the samples are spread over the layout.
+
     on_bad_sample: "skip" logs a bad sample and reads the next sample instead. "error" raises its error.
 
     Raises:
         DataError: A sample cannot be used. With "skip": too many samples cannot be used.
     """
     samples, bad_samples, reasons = list[Sample](), BadSamples(len(layout)), list[str]()
-    for index in range(len(layout)):
+    order = np.arange(len(layout))
+    if len(set(layout.groups)) < len(layout):  # samples of a group are alike, so samples of all groups come first
+        shown = np.linspace(0, len(layout) - 1, min(n_samples, len(layout)) + 2).astype(int)[1:-1]
+        order = np.array([*dict.fromkeys([*shown, *order])])
+    for index in map(int, order):
         if len(samples) == n_samples:
             break
         try:

@@ -120,6 +120,11 @@ def is_later_source(kind: str) -> bool:
     return kind.removeprefix("source_").isdecimal()
 
 
+def is_source(kind: str) -> bool:
+    """Return whether a map is from a source folder."""
+    return kind == "source" or is_later_source(kind)
+
+
 def stack_files(layout: Layout, index: int) -> list[Blob]:
     """Return the files of the images that are concatenated for sample `index`; empty for a single source folder."""
     files = layout.provenance(index).files

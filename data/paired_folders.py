@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path, PurePath
-from typing import Self
+from typing import Self, TypeVar
 
 from torch import Tensor
 
@@ -18,7 +18,7 @@ FEATURE_FOLDER = "{split}_feat"  # precomputed instance features
 
 FolderNames = str | Sequence[str] | None  # one or more source folders, or None for the default folder
 _PARTNERS = ("target", "instances", "features", "weights", "labels")
-_Index = dict[str, Blob]  # files by name
+B = TypeVar("B", bound=Blob)
 IF_MISSING = {  # remedies if the folder of a map is missing
     "instances": "; to make them from label maps, set data.instances=connected; to train without them, set "
     "data.instance_edges=false, and if features use instances, set features.regions=labels",
@@ -52,7 +52,8 @@ class PairedFolders(RegisteredLayout):
         kinds = ("source", *_PARTNERS, *later)
         places = {kind: local_folder(folder) for kind in kinds if (folder := folders.get(kind))}
         problems: list[str] = []
-        self.names, maps = _match(places, problems)
+        found = {kind: find_images(folder, problems, IF_MISSING.get(kind, "")) for kind, folder in places.items()}
+        self.names, maps = match_names(found, places, problems)
         order = ("source", *later, *_PARTNERS)  # this order is part of `provenance`
         self._maps = {kind: maps[kind] for kind in order if kind in places}
         self.folders = list(places.values())
@@ -150,12 +151,14 @@ def _of_split(root: Folder, pattern: str, split: str) -> Folder:
     return root / pattern.replace("{split}", split)
 
 
-def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str], dict[str, list[Blob]]]:
+def match_names(
+    indices: Mapping[str, Mapping[str, B]], folders: Mapping[str, Folder], problems: list[str]
+) -> tuple[list[str], dict[str, list[B]]]:
     """Return the names of the complete samples, and their files by map. Add a message for each file without a partner.
 
-    folders: Folder of each map, sources first.
+    indices: Files by map and name, sources first.
+    folders: Folder of each map, for messages.
     """
-    indices = {kind: find_images(folder, problems, IF_MISSING.get(kind, "")) for kind, folder in folders.items()}
     if not all(indices.values()):  # one folder is empty, which is already reported
         return [], {kind: [] for kind in folders}
     shortened = {kind: _without_common_ending(index) for kind, index in indices.items()}
@@ -175,11 +178,11 @@ def _match(folders: Mapping[str, Folder], problems: list[str]) -> tuple[list[str
     return [names[key] for key in complete], {k: [index[key] for key in complete] for k, index in matching.items()}
 
 
-def _count_unmatched(indices: Mapping[str, _Index]) -> int:
+def _count_unmatched(indices: Mapping[str, Mapping[str, Blob]]) -> int:
     return sum(not all(name in other for other in indices.values()) for index in indices.values() for name in index)
 
 
-def _without_common_ending(index: _Index) -> _Index:
+def _without_common_ending(index: Mapping[str, B]) -> Mapping[str, B]:
     """Remove the longest ending that all names have in common, such as _leftImg8bit. Only whole words are removed.
 
     A number is not a word, so numbered frames keep different names. A single name is not shortened.
@@ -205,6 +208,7 @@ class SideBySide(RegisteredLayout):
     """
 
     file_maps = frozenset({"pair"})
+    unsupported = ("data.n_classes", "data.label_colors", "data.instance_edges", "generator.scale")
 
     def __init__(self, *, folder: Folder | Path, a_to_b: bool) -> None:
         self._a_to_b = a_to_b

@@ -17,9 +17,10 @@ _NO_REALS = "; validation needs both domains: add images, or set data.validation
 _ORDER_SEED = (0, 0, 1)  # seed for the order of the shorter side; no sample uses this seed
 
 
-class UnpairedFolders(RegisteredLayout):
-    """A layout with two domains (sides). The longer side has more images, and an epoch uses each of its images once.
+class UnpairedLayout(RegisteredLayout):
+    """A base class of layouts with two domains (sides), whose images are not pairs.
 
+    The longer side has more images. An epoch uses each of its images once.
     If the longer side has L images and the shorter side n images, sample i + L * d joins image i of the longer side
     with image (i + d) % n of the shorter side. The sample has the name of its image from the longer side.
 
@@ -27,7 +28,6 @@ class UnpairedFolders(RegisteredLayout):
     """
 
     pairs = False
-    file_maps = frozenset({"source", "target", "labels"})
 
     def __init__(self, source: Layout, target: Layout) -> None:
         self.n_classes = source.n_classes
@@ -36,6 +36,59 @@ class UnpairedFolders(RegisteredLayout):
         self._n_shorter = len(self._sides[1 - self._longer])
         self.names = self._sides[self._longer].names if self._n_shorter else ()
         self.folders = [*source.folders, *target.folders]
+
+    @property
+    def sides(self) -> Sequence[Layout]:
+        """See Layout."""
+        return self._sides
+
+    def by_side(self, function: Callable[[Layout], Layout]) -> Layout:
+        """See Layout."""
+        return type(self)(*map(function, self._sides))
+
+    def places(self, index: int) -> Sequence[tuple[Layout, int]]:
+        """See Layout."""
+        shift, of_longer = divmod(index, len(self))
+        of_shorter = (of_longer + shift) % self._n_shorter
+        indices = (of_shorter, of_longer) if self._longer else (of_longer, of_shorter)
+        return tuple(zip(self._sides, indices, strict=True))
+
+    def joined(self, samples: Sequence[Sample]) -> Sample:
+        """See Layout."""
+        source, target = samples
+        return replace(source, name=samples[self._longer].name, target=target.source)
+
+    def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
+        """See Layout. Each epoch draws a new permutation of the longer side.
+
+        The shorter side gets a new permutation whenever all its images were used. This can happen within an epoch.
+        Permutations for about one epoch are drawn at once.
+        """
+        longer = self._sides[self._longer].epoch_order(seed, epoch, n_used)
+        n_cycles = -(-len(self) // self._n_shorter)
+        n_drawn = n_cycles * self._n_shorter
+        positions = np.arange(epoch * n_used, (epoch + 1) * n_used)
+        first, last = positions[0] // n_drawn, positions[-1] // n_drawn
+        draws = (np.random.default_rng([seed, number, *_ORDER_SEED]) for number in range(first, last + 1))
+        shorter = np.concatenate([self._sides[1 - self._longer].permutations(draw, n_cycles) for draw in draws])
+        shorter = shorter[positions - first * n_drawn]
+        return longer + len(self) * ((shorter - longer) % self._n_shorter)
+
+    def provenance(self, index: int) -> Provenance:
+        """See Layout."""
+        source, target = (side.provenance(place) for side, place in self.places(index))
+        targets = {kind.replace("source", "target"): file for kind, file in target.files.items()}
+        return Provenance(f"unpaired {source.rule} {target.rule}", {**source.files, **targets})
+
+    def read(self, index: int) -> Sample:
+        """See Layout."""
+        return self.joined([side.read(place) for side, place in self.places(index)])
+
+
+class UnpairedFolders(UnpairedLayout):
+    """A layout with two domains, each with a folder of images."""
+
+    file_maps = frozenset({"source", "target", "labels"})
 
     @classmethod
     def open(
@@ -84,53 +137,6 @@ class UnpairedFolders(RegisteredLayout):
         (key, patterns), _ = _patterns(source_folder, target_folder, direction)
         is_own = all(has_own_folder(split, pattern) for pattern in patterns)
         return is_own and _folders(root, split, key, patterns)[0].exists()
-
-    @property
-    def sides(self) -> Sequence[Layout]:
-        """See Layout."""
-        return self._sides
-
-    def by_side(self, function: Callable[[Layout], Layout]) -> Layout:
-        """See Layout."""
-        return type(self)(*map(function, self._sides))
-
-    def places(self, index: int) -> Sequence[tuple[Layout, int]]:
-        """See Layout."""
-        shift, of_longer = divmod(index, len(self))
-        of_shorter = (of_longer + shift) % self._n_shorter
-        indices = (of_shorter, of_longer) if self._longer else (of_longer, of_shorter)
-        return tuple(zip(self._sides, indices, strict=True))
-
-    def joined(self, samples: Sequence[Sample]) -> Sample:
-        """See Layout."""
-        source, target = samples
-        return replace(source, name=samples[self._longer].name, target=target.source)
-
-    def epoch_order(self, seed: int, epoch: int, n_used: int) -> np.ndarray:
-        """See Layout. Each epoch draws a new permutation of the longer side.
-
-        The shorter side gets a new permutation whenever all its images were used. This can happen within an epoch.
-        Permutations for about one epoch are drawn at once.
-        """
-        longer = self._sides[self._longer].epoch_order(seed, epoch, n_used)
-        n_cycles = -(-len(self) // self._n_shorter)
-        n_drawn = n_cycles * self._n_shorter
-        positions = np.arange(epoch * n_used, (epoch + 1) * n_used)
-        first, last = positions[0] // n_drawn, positions[-1] // n_drawn
-        draws = (np.random.default_rng([seed, number, *_ORDER_SEED]) for number in range(first, last + 1))
-        shorter = np.concatenate([self._sides[1 - self._longer].permutations(draw, n_cycles) for draw in draws])
-        shorter = shorter[positions - first * n_drawn]
-        return longer + len(self) * ((shorter - longer) % self._n_shorter)
-
-    def provenance(self, index: int) -> Provenance:
-        """See Layout."""
-        source, target = (side.provenance(place) for side, place in self.places(index))
-        targets = {kind.replace("source", "target"): file for kind, file in target.files.items()}
-        return Provenance(f"unpaired {source.rule} {target.rule}", {**source.files, **targets})
-
-    def read(self, index: int) -> Sample:
-        """See Layout."""
-        return self.joined([side.read(place) for side, place in self.places(index)])
 
 
 def _patterns(

@@ -24,6 +24,12 @@ class Subset(DerivedLayout):
         self.names = [layout.names[index] for index in indices]
         self._indices = indices
 
+    @property
+    def groups(self) -> Sequence[str]:
+        """See Layout."""
+        groups = self._layout.groups
+        return [groups[index] for index in self._indices]
+
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
         return self._layout.provenance(self._indices[index])
@@ -36,7 +42,8 @@ class Subset(DerivedLayout):
 def split_validation(layout: Layout, share: float, group: str | None = None) -> tuple[Layout, Layout]:
     """Return the training samples and the validation samples of a layout. Each domain is split separately.
 
-    A hash of the sample's name decides its split. New samples therefore do not change the split of other samples.
+    A hash of the group's name decides its split. By default, each sample is a group. New samples therefore do not
+    change the split of other samples.
 
     share: Approximate fraction of the samples, or of the groups, that go to validation (0 to 1).
     group: Regular expression for `groups_of`. A group stays in one split.
@@ -47,7 +54,7 @@ def split_validation(layout: Layout, share: float, group: str | None = None) -> 
 
     def subset(is_validation: bool, side: Layout) -> Layout:
         positions = enumerate(_positions(side, group))
-        return Subset(side, [index for index, position in positions if (position < share) is is_validation])
+        return Subset(side, [index for index, found in positions if (found < share) is is_validation])
 
     return layout.by_side(partial(subset, False)), layout.by_side(partial(subset, True))
 
@@ -63,10 +70,19 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _positions(layout: Layout, group: str | None) -> Iterator[float]:
-    """Yield a hash in [0, 1) for each sample. tools.convert_data splits with another, independent hash."""
-    for name in layout.names if group is None else groups_of(layout.names, group):
-        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
-        yield int.from_bytes(digest) / 2**64
+    """Yield the position of each sample's group."""
+    return map(_position, layout.groups if group is None else groups_of(layout.names, group))
+
+
+def is_held_back(group: str, share: float) -> bool:
+    """Return whether `split_validation` uses a group for validation."""
+    return _position(group) < share
+
+
+def _position(name: str) -> float:
+    """Return a hash of a name in [0, 1). tools.convert_data splits with another, independent hash."""
+    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
+    return int.from_bytes(digest) / 2**64
 
 
 def groups_of(names: Sequence[str], pattern: str) -> list[str]:

@@ -46,9 +46,9 @@ _MIXED = "mixed"  # key of the record: whether the folder also holds images from
 
 _NOT_COMPARED = ("step", "checkpoint", "folders")  # paths change when files move; the checksum covers the step
 _OPTIONS_NOT_RECORDED = (
-    *("device", "compile", "batch_size", "max_pixels", "output", "existing"),  # do not change translations
+    *("device", "compile", "batch_size", "max_pixels", "output", "existing", "window"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "feature_maps"),  # `origin` records the last two lines differently
+    *("input", "split", "instances", "targets", "mask", "feature_maps"),  # `origin` has these two lines
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
 _SETTINGS_WITHOUT_EFFECT = (
@@ -121,7 +121,8 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
     if request.input:
         first, *others = request.input
         is_file = first.is_file() and not others
-        name = first.resolve().stem if is_file else common_folder(request.input).name or "input"
+        stem = Path(first.resolve().name.removesuffix(".gz")).stem  # of volumes such as p001.nii.gz
+        name = stem if is_file else common_folder(request.input).name or "input"
     else:
         name = request.split or translated_split(loaded.config)
     name = name.replace("/", "_")  # a split can be a nested folder, but its results are in one folder

@@ -226,7 +226,7 @@ class Results:
             whole, against = Summary({}, compared["whole"], {}), counted(compared["n_real"], "real image")
             between = References(compared["floor"], compared["ceiling"])
             lines = [f"metrics      {whole}, against {against}", f"to compare   {between}"]
-            _write_report({**compared, **about, "protocol": self.evaluator.protocol}, lines, self.folder.path)
+            write_report({**compared, **about, "protocol": self.evaluator.protocol}, lines, self.folder.path)
         if measured := {record.row.name: record.measured for record in records if record.measured}:
             baselines, *others = (baselines for _, baselines, _ in gathered)
             for name, other in (item for of_process in others for item in of_process.items()):
@@ -269,10 +269,10 @@ def report_metrics(
     name = list(below)[-1]
     found = f"{abs(below[name]):.1%} {'below' if below[name] >= 0 else 'above'}"
     baseline = f"baseline     the best constant colour has {TITLES[name]} {floor[name]:.4f}; the generator is {found}"
-    _write_report(report, [f"metrics      {summary}", *classes, baseline], output)
+    write_report(report, [f"metrics      {summary}", *classes, baseline], output)
 
 
-def _write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path) -> None:
+def write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path) -> None:
     """Write metrics.json, print `lines`, and warn about metrics that are easy to misread."""
     path, split, step = output / METRICS, report["origin"].get("split"), report["origin"].get("step")
     measured_on = MEASURED_ON.get(split, "other samples")

@@ -17,6 +17,10 @@ class Request:
     """The options of test.py by name. Without `checkpoint`, the newest run is used.
 
     input: Images to translate. Empty: translate a split of the data set.
+    mask: Volumes: mask, or folder of masks. The lowest value of the targets is written outside.
+    average_axes: Volumes: whether to translate along each of the three axes, and write the mean.
+    batch_size: Number of images translated together. None: 1, or 8 slices of a volume.
+    window: Volumes: target values that are black and white in the gallery. None: the targets' range.
     nodata: Value of pixels without data, in addition to NaN and infinity. None: the value in the tags of each TIFF.
     size: "own" if images are translated at their own size, and "trained" if they are resized as in training.
     """
@@ -29,6 +33,7 @@ class Request:
     split: str | None = None
     instances: Path | None = None
     targets: Path | None = None
+    mask: Path | None = None
     feature_maps: Path | None = None
     nodata: float | None = None
     features: Literal["sampled", "given"] | None = None
@@ -40,10 +45,12 @@ class Request:
     opt_level: Literal["O0", "O1", "O2", "O3"] | None = None
     dtype: Literal["auto", "float16", "bfloat16"] = "auto"
     compile: Literal["on", "off"] = "off"
-    batch_size: int = 1
+    batch_size: int | None = None
     tile: int | None = None
     norm_window: int | None = None
     max_pixels: int | None = None
+    average_axes: bool = False
+    window: Sequence[float] | None = None
     output: Path | None = None
     existing: Existing = "refuse"
     size: Literal["own", "trained"] | None = None

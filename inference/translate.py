@@ -50,6 +50,11 @@ def translate(request: Request) -> None:
         video = video_of(request.input)
         loaded = load_generator_together(request, world)
         request = request.with_size(loaded.config.data.preprocess)
+        if loaded.config.data.has_volumes:
+            from inference.volumes import translate_volumes
+
+            translate_volumes(loaded, request, world)
+            return
         style = encode_style(loaded, request.style) if request.style else None
         if video:
             from inference.video import translate_video  # importing PyAV takes a tenth of a second
@@ -102,7 +107,7 @@ def translate_all(
         indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]
     hidden = None if world.is_main else True  # None: show progress only in a terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
-        for _ in translator.translate(indices, request.batch_size):
+        for _ in translator.translate(indices, request.batch_size or 1):
             progress.update()
     if sets:
         sets.add_reals(preprocessing, world, translator.problems, keeps_sizes=request.keeps_sizes)

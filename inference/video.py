@@ -38,7 +38,7 @@ def translate_video(path: Path, loaded: LoadedGenerator, request: Request, world
 
         def translated() -> Iterator[Frame]:
             frames = video.frames()
-            while group := list(islice(frames, request.batch_size)):
+            while group := list(islice(frames, request.batch_size or 1)):
                 fits = [fit(Sample(path.stem, source=image)) for _, image in group]  # same name: same noise and style
                 fakes = predictor.translate(Batch.of([fit.padded for fit in fits]))
                 images = [fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]

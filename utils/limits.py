@@ -2,6 +2,8 @@
 
 MAX_CHANNELS = 64
 """Largest number of channels of an image."""
+OF_VOLUME = "volume"
+"""Value of data.source_range: each volume has its own range."""
 TARGET_SCALES = (0.25, 0.5, 1, 2, 4)
 """Possible ratios of a target's height to its source's height."""
 CONTROLS_PER_SIDE = 4  # number of grid cells (between control points) along the shorter side of the output

@@ -110,6 +110,7 @@ class Config(Section, prefix=""):
             target_folder=_folder_name(data.target_folder),
             instances=data.instances if data.makes_instances else _folder_name(data.instances),
             weight_folder=_folder_name(data.weight_folder),
+            mask_folder=_folder_name(data.mask_folder),
         )
         return replace(
             self,

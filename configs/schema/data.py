@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from configs.schema.checks import MOST_FRACTION, Section, interval, number, numbers, require, setting
 from utils.errors import ConfigError
 from utils.label_colors import LabelColors
-from utils.limits import MAX_CHANNELS, MOST_ELASTIC
+from utils.limits import MAX_CHANNELS, MOST_ELASTIC, OF_VOLUME
 from utils.yaml_file import shortened
 
 if TYPE_CHECKING:
@@ -19,8 +19,19 @@ RGB_CHANNELS = (1, 3)  # grey and RGB
 _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
 TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
+_VOLUME_FILES = tuple(f"{kind}.{suffix}" for kind in ("int16", "float32") for suffix in ("nii.gz", "mha", "nrrd"))
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
-LayoutName = Literal["synthetic_facades", "paired_folders", "side_by_side", "unpaired_folders", "synthetic_day_night"]
+LayoutName = Literal[
+    "synthetic_facades",
+    "paired_folders",
+    "side_by_side",
+    "unpaired_folders",
+    "paired_volumes",
+    "unpaired_volumes",
+    "synthetic_day_night",
+]
+_OF_SCALED = [0.0, 1.0]  # range of the sources with OF_VOLUME
+_MOST_NEIGHBOURS = 16
 _ARE_CHANNELS = range(1, MAX_CHANNELS + 1).__contains__
 
 
@@ -29,10 +40,11 @@ class DataConfig(Section, prefix="data."):
     """The data set, and how its images are resized, cropped and augmented."""
 
     layout: LayoutName = "synthetic_facades"
-    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs. The two
-    synthetic layouts need no files, because the program creates their images. synthetic_facades: label maps and photos
-    of house fronts. synthetic_day_night: house fronts by day, and different house fronts on winter nights. Only val and
-    test have pairs."""
+    """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs.
+    paired_volumes, unpaired_volumes: slices of NIfTI, MetaImage, NRRD or DICOM volumes. The two synthetic layouts need
+    no files, because the program creates their images. synthetic_facades: label maps and photos of house fronts.
+    synthetic_day_night: house fronts by day, and different house fronts on winter nights. Only val and test have pairs.
+    """
     root: str = ""
     """Folder with the images, or with the tar files and the index that tools.convert_data to-shards writes."""
     source_folder: Any = None
@@ -46,6 +58,13 @@ class DataConfig(Section, prefix="data."):
     """paired_folders: folder of pixel weights for the targets, such as {split}_weight. They apply to the losses l1,
     feature_matching and perceptual, and to some metrics. Weight 0 ignores a pixel. In 8- and 16-bit files, the highest
     possible value means weight 1. Float files hold the weights themselves. null: equal weights."""
+    mask_folder: str | None = None
+    """Layouts of volumes: folder of the masks, such as {split}_mask. Values above 0 are inside the mask. Only slices
+    that touch the mask are used. Voxels outside the mask have weight 0, as with weight_folder. null: no masks."""
+    axis: Literal["axial", "coronal", "sagittal", "all"] = "axial"
+    """Layouts of volumes: axis of the slices. all: slices along each of the three axes."""
+    neighbours: int = number(0, most=_MOST_NEIGHBOURS)
+    """paired_volumes: number of slices before and after each slice that are further channels of its source."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Direction of the translation, if sources are images."""
     n_classes: int = number(0)
@@ -60,16 +79,16 @@ class DataConfig(Section, prefix="data."):
     files, up to 64. Several source folders: the sum over all folders."""
     target_channels: int = setting(3, _ARE_CHANNELS, f"1 to {MAX_CHANNELS}")
     """Number of target channels."""
-    source_range: list[float] | None = None
+    source_range: Any = None
     """Source values that are mapped to -1 and 1: [low,high] for all channels, or [low,high,low,high,…] with a pair for
     each channel. Values outside are clamped. Files with more than 8 bits need this setting. train.py and check_data
-    suggest measured values. Default: 0 and 255."""
+    suggest measured values. Default: 0 and 255. volume: percentiles 0.1 and 99.9 of each volume, for MRI."""
     target_range: list[float] | None = None
     """Target values that are mapped to -1 and 1."""
     target_files: str | None = None
     """Data type and format of the images that test.py writes, such as uint16.png, if targets are not 8-bit RGB. Types:
     uint8, uint16, int16, float32. Formats: png, tif, npy. Default: float32.tif with target_range, otherwise
-    uint8.png."""
+    uint8.png. Volumes: int16 or float32, and nii.gz, mha or nrrd. Default: int16 in the format of the source."""
     ignore_id: int | None = number(None)
     """Id of pixels without a class, 255 in many data sets. Such pixels are 0 in every one-hot channel."""
     instance_edges: bool = False
@@ -136,10 +155,13 @@ class DataConfig(Section, prefix="data."):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_label_maps(self)
-        self._check_range("source_range", self.source_range, self.source_channels)
+        if self.source_range == OF_VOLUME:
+            self.require(self.has_volumes, "source_range", "[low,high], because this layout has no volumes")
+        else:
+            self._check_range("source_range", self.source_range, self.source_channels)
         self._check_range("target_range", self.target_range, self.target_channels)
-        files = self.target_files
-        self.require(files is None or files in TARGET_FILES, "target_files", f"one of {', '.join(TARGET_FILES)}")
+        files, known = self.target_files, _VOLUME_FILES if self.has_volumes else TARGET_FILES
+        self.require(files is None or files in known, "target_files", f"one of {', '.join(known)}")
         expected = f"tif or npy, because this PNG format cannot hold {self.target_channels} channels"
         self.require(files is None or fits_file(files, self.target_channels), "target_files", expected)
         for side in {"resize_and_crop": ("width", "height"), "scale_width_and_crop": ("width",)}.get(
@@ -165,6 +187,7 @@ class DataConfig(Section, prefix="data."):
     def reversed(self) -> Self:
         """The same data with sources and targets exchanged. Its `target_files` can store the former sources."""
         is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
+        of_target = "float32.tif" if self.source_range else "uint8.tif"
         return replace(
             self,
             direction="AtoB" if self.direction == "BtoA" else "BtoA",
@@ -172,9 +195,32 @@ class DataConfig(Section, prefix="data."):
             source_channels=self.target_channels,
             source_range=self.target_range,
             target_channels=self.source_channels,
-            target_range=self.source_range,
-            target_files=None if is_rgb else "float32.tif" if self.source_range else "uint8.tif",
+            target_range=self._source_bounds,
+            target_files=None if is_rgb or self.has_volumes else of_target,
         )
+
+    @property
+    def has_volumes(self) -> bool:
+        """Whether samples are slices of volumes."""
+        return self._layout.has_volumes
+
+    @property
+    def n_source_channels(self) -> int:
+        """Number of source channels of a sample, with those of neighbouring slices."""
+        return self.source_channels * (2 * self.neighbours + 1)
+
+    @property
+    def _source_bounds(self) -> list[float] | None:
+        return _OF_SCALED if self.source_range == OF_VOLUME else self.source_range
+
+    @property
+    def source_bounds(self) -> list[float] | None:
+        """Values of the sources that are mapped to -1 and 1: [low, high], or a pair for each channel of a sample."""
+        bounds, n_offsets = self._source_bounds, self.n_source_channels // self.source_channels
+        if bounds is None or len(bounds) == 2:
+            return bounds
+        pairs = zip(bounds[::2], bounds[1::2], strict=True)
+        return [bound for pair in pairs for bound in pair * n_offsets]
 
     @property
     def has_labels(self) -> bool:
@@ -189,7 +235,8 @@ class DataConfig(Section, prefix="data."):
     @property
     def has_weight_maps(self) -> bool:
         """Whether files hold pixel weights for the targets."""
-        return "weights" in self._layout.file_maps and bool(self.weight_folder)
+        folders = {"weights": self.weight_folder, "mask": self.mask_folder}
+        return any(folder for kind, folder in folders.items() if kind in self._layout.file_maps)
 
     @property
     def source_images(self) -> str:
@@ -248,6 +295,18 @@ def read_source_folder(value: object, key: str) -> str | list[str] | None:
     if not names or len(names) < len(given) or (isinstance(value, list) and not all(name.strip() for name in names)):
         raise ConfigError(f"{key} is {value}, expected a folder, or several such as [{{split}}_rgb,{{split}}_depth]")
     return names if len(names) > 1 else names[0]
+
+
+def read_source_range(value: object, key: str) -> list[float] | str | None:
+    """Return a range as a list of numbers, "volume" or None. Raise ConfigError for other values."""
+    if value is None or value == OF_VOLUME:
+        return value
+    try:
+        if isinstance(value, list):
+            return [float(bound) for bound in value]
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(f"{key} is {shortened(value)}, expected a list of numbers such as [0,4095], volume or null")
 
 
 def read_instances(value: object, key: str) -> str | list[str]:

@@ -30,6 +30,7 @@ class _DrawnHouses(RegisteredLayout):
     """
 
     drawn = True
+    unsupported = ("generator.scale",)
 
     def __init__(
         self, *, split: str, seed: int, n_samples: int, height: int, width: int, first: int = 0, lights: str = "day"

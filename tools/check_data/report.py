@@ -108,7 +108,7 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
     """Check the samples of a split or of one of its domains, and log their number."""
     name = f"{split} {kind}s" if kind else split
     logger.info("%s: %s", name, counted(len(layout), "sample"))
-    if others := count_other_files(layout.folders):
+    if not config.data.has_volumes and (others := count_other_files(layout.folders)):
         logger.info("%s: left out files of other formats: %s", name, others)
     if is_for_training:
         check_trained_sizes(config)

@@ -61,14 +61,16 @@ def describe(training: Training) -> list[str]:
     if facts.classes:
         names, how = facts.classes.names, " by colours" if config.data.label_colors else ""
         lines.append(f"classes        {len(names)}{how}: {listed(names, LISTED_CLASSES)}")
-    weights = [f"maps of {config.data.weight_folder}"] if config.data.has_weight_maps else []
+    folder = config.data.mask_folder if config.data.has_volumes else config.data.weight_folder
+    weights = [f"maps of {folder}"] if config.data.has_weight_maps else []
     weights += [f"{name} {exact(weight)}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
     if weights:
         lines.append(f"weights        {', '.join(weights)}")
     if losses := registered_weights():
         lines.append(f"losses         {', '.join(f'{n} {exact(weight)}' for n, weight in losses.items())}, registered")
-    if others := count_other_files(layout.folders) if world.is_main else "":
+    if others := count_other_files(layout.folders) if world.is_main and not config.data.has_volumes else "":
         lines.append(f"left out       files of other formats: {others}")
+    lines += [f"{head:<14} {text}" for side in layout.sides for head, text in side.notes]
     if cached := cached_split(config, layout, training.folder):
         lines.append(f"cache          {config.data.cache}")
         with suppress(DataError):  # `room` can read another target (unpaired data), which can be damaged

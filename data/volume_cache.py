@@ -1,0 +1,159 @@
+"""A cache of decompressed volumes on a disk. Loader processes map its files into memory, and read single slices.
+
+Reading a slice from a compressed volume would decompress the whole volume each time.
+"""
+
+import errno
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, Self
+
+import numpy as np
+from filelock import FileLock
+
+from data.batch import DataError
+from data.files.volume_file import Geometry, read_volume
+from data.folder import LocalFile, LocalFolder
+from utils.files import expanded, replacing
+from utils.plain_values import read_json
+
+Axis = Literal["axial", "coronal", "sagittal"]
+AXES: tuple[Axis, ...] = ("axial", "coronal", "sagittal")
+"""Names of the axes of an array (D, H, W) that is stored in LPS order."""
+_FORMAT = 1  # version of the cache files, part of each key
+_PERCENTILES = (0.1, 99.9)
+
+
+class VolumeFile(LocalFile):
+    """A volume on a local disk: a file, or the folder of a DICOM series."""
+
+    def size(self) -> int:
+        """Return the size of all files of the volume, in bytes; raise OSError like `open`."""
+        return sum(file.size() for file in self._files())
+
+    def state(self) -> str:
+        """Return the states of all files of the volume, see LocalFile."""
+        return " ".join(file.state() for file in self._files())
+
+    def _files(self) -> list[LocalFile]:
+        """Return the files of the series. A header also has data files of the same name."""
+        if self.path.is_dir():
+            return [LocalFile(LocalFolder(self.path), path.name) for path in sorted(self.path.iterdir())]
+        paths = self.path.parent.glob(f"{self.path.stem}.*") if self.suffix in (".mhd", ".nhdr") else [self.path]
+        return [LocalFile(LocalFolder(path.parent), path.name) for path in sorted(paths)]
+
+
+@dataclass(frozen=True)
+class CachedVolume:
+    """A volume in the cache.
+
+    file: .npy file with the slices, (S, H, W).
+    geometry, orientation, has_orientation: See Volume.
+    is_varied: For each slice, whether the slice has more than one value.
+    is_inside: For each slice, whether any value is above 0.
+    lowest, highest: Values of the volume.
+    window: Percentiles 0.1 and 99.9 of all values above the lowest value. Padding has the lowest value.
+    """
+
+    file: str
+    geometry: Geometry
+    orientation: str
+    has_orientation: bool
+    is_varied: list[bool]
+    is_inside: list[bool]
+    lowest: float
+    highest: float
+    window: tuple[float, float]
+
+    def slices(self) -> np.ndarray:
+        """Return the slices, (S, H, W), mapped into memory. Raise DataError if the file is damaged or was deleted."""
+        return _mapped(self.file)
+
+    @classmethod
+    def read(cls, path: Path) -> Self | None:
+        """Read the description of a volume. Return None if it is missing or damaged."""
+        try:
+            facts = read_json(path.read_text())
+            return cls(**{**facts, "geometry": Geometry(**{k: tuple(v) for k, v in facts["geometry"].items()})})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+@lru_cache(maxsize=128)  # an open map needs a file descriptor
+def _mapped(file: str) -> np.ndarray:
+    try:
+        slices: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+        return slices
+    except (OSError, ValueError) as error:
+        raise DataError(f"{file}: this file of the cache is missing or damaged. Delete its folder") from error
+
+
+def volume_folder(cache: str) -> Path:
+    """Return the folder of the cache. A value of data.cache without a folder selects ~/.cache/pairgan."""
+    named = cache if cache not in ("none", "memory", "disk") else "~/.cache/pairgan"
+    return expanded(named, "data.cache") / "volumes"
+
+
+def cached_volume(file: VolumeFile, folder: Path, axis: Axis, *, is_mask: bool = False) -> CachedVolume:
+    """Return a volume from the cache, and add a missing volume to the cache. Other processes wait meanwhile.
+
+    is_mask: Whether to store 1 for values above 0, and 0 otherwise.
+
+    Raises:
+        DataError: The volume cannot be read, or the disk is full.
+    """
+    try:
+        key = hashlib.sha256(
+            f"{_FORMAT} {axis} {is_mask} {file.state()}".encode("utf-8", "surrogateescape")
+        ).hexdigest()
+        described = folder / key[:2] / f"{key[2:]}.json"
+        stored = described.with_suffix(".npy")
+        described.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f"{key[:2]}.lock"):
+            found = CachedVolume.read(described) if stored.is_file() else None
+            return found or _added(file, stored, described, axis, is_mask)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DataError(f"{folder}: the disk is full. Set data.cache=FOLDER to a folder on another disk") from error
+        raise DataError(f"{error.filename or file}: {error.strerror}") from error
+
+
+def _added(file: VolumeFile, stored: Path, described: Path, axis: Axis, is_mask: bool) -> CachedVolume:
+    volume = read_volume(file.path)
+    array = (volume.array > 0).astype(np.uint8) if is_mask else volume.array
+    slices = np.moveaxis(array, AXES.index(axis), 0)
+    with replacing(stored) as unfinished, unfinished.open("wb") as opened:
+        np.save(opened, np.ascontiguousarray(slices))
+    lowest, highest = float(array.min()), float(array.max())
+    flat = slices.reshape(len(slices), -1)
+    cached = CachedVolume(
+        file=str(stored),
+        geometry=volume.geometry,
+        orientation=volume.orientation,
+        has_orientation=volume.has_orientation,
+        is_varied=(flat.max(axis=1) > flat.min(axis=1)).tolist(),
+        is_inside=(flat.max(axis=1) > 0).tolist(),
+        lowest=lowest,
+        highest=highest,
+        window=value_window(array),
+    )
+    with replacing(described) as unfinished:
+        unfinished.write_text(json.dumps(asdict(cached)))
+    return cached
+
+
+def value_window(array: np.ndarray) -> tuple[float, float]:
+    """Return the percentiles 0.1 and 99.9, with six digits, of all values above the lowest value.
+
+    Padding has the lowest value, so the percentiles do not depend on its size. If all values are equal, the result
+    ends 1 above this value.
+    """
+    lowest = array.min()
+    above = array[array > lowest]
+    if not above.size:
+        return float(lowest), float(lowest) + 1
+    low, high = (float(f"{value:.6g}") for value in np.percentile(above, _PERCENTILES))
+    return low, high if high > low else low + 1

@@ -1,0 +1,384 @@
+"""Layouts `paired_volumes` and `unpaired_volumes`. A sample is a slice of the volumes of a patient."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from data.batch import DataError, Sample
+from data.files.volume_file import VOLUME_SUFFIXES, Geometry, is_series, volume_name
+from data.folder import Folder, LocalFolder
+from data.layout import Layout, PairingError, Provenance, RegisteredLayout
+from data.map_reader import is_source, source_kinds
+from data.paired_folders import FolderNames, check_own_folders, folder_patterns, has_own_folder, match_names
+from data.unpaired_folders import UnpairedLayout
+from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volume, volume_folder
+from utils.limits import OF_VOLUME
+from utils.text import counted, exact
+
+PATIENT = "{patient}"  # in a pattern: the name of the patient, which can contain "/"
+_RESAMPLE = "Resample one onto the other, as with SimpleITK.Resample(source, target)."
+_INSIDE = 255  # weight 1 in uint8
+
+
+@dataclass(frozen=True)
+class Patients:
+    """The volumes of a split.
+
+    files: For each patient, the volumes by type of map.
+    folders: Folders of the volumes.
+    problems: Messages about patients whose volumes are not complete. These patients are not in `files`.
+    """
+
+    files: Mapping[str, Mapping[str, VolumeFile]]
+    folders: Sequence[Folder]
+    problems: Sequence[str] = ()
+
+    @classmethod
+    def find(cls, root: Folder, split: str, patterns: Mapping[str, str], *, has_more_masks: bool = False) -> Self:
+        """Return the volumes that fit the patterns, which are given by type of map.
+
+        has_more_masks: Whether masks of other patients are allowed.
+
+        Raises:
+            DataError: The data set is not on a local disk.
+        """
+        folders = {kind: _folder_of(root, split, pattern) for kind, pattern in patterns.items()}
+        problems, unmatched = list[str](), list[str]()
+        found = {kind: _found(folders[kind], root, split, pattern, problems) for kind, pattern in patterns.items()}
+        names, files = match_names(found, folders, unmatched)
+        masks = tuple(f"{file}:" for file in found.get("mask", {}).values()) if has_more_masks else ()
+        problems += [problem for problem in unmatched if not masks or not problem.startswith(masks)]
+        by_name = {name: {kind: each[number] for kind, each in files.items()} for number, name in enumerate(names)}
+        return cls(by_name, list(folders.values()), problems)
+
+
+def found_volumes(root: Folder, split: str, pattern: str) -> dict[str, VolumeFile]:
+    """Return the volumes whose paths fit a pattern, by patient; raise DataError like `Patients.find`."""
+    return _found(_folder_of(root, split, pattern), root, split, pattern, [])
+
+
+def _folder_of(root: Folder, split: str, pattern: str) -> LocalFolder:
+    """Return the innermost folder that contains all volumes of a pattern."""
+    if not isinstance(root, LocalFolder):
+        raise DataError(f"{root}: volumes cannot be read from tar files. Unpack the files.")
+    fixed = _whole(split, pattern).partition(PATIENT)[0].rpartition("/")[0]
+    return root / fixed if fixed else root
+
+
+def _whole(split: str, pattern: str) -> str:
+    """Return a pattern that contains {patient}. A pattern without {patient} is a folder with a volume per patient."""
+    pattern = pattern.replace("{split}", split).rstrip("/")
+    return pattern if PATIENT in pattern else f"{pattern}/{PATIENT}"
+
+
+def _found(folder: LocalFolder, root: Folder, split: str, pattern: str, problems: list[str]) -> dict[str, VolumeFile]:
+    """Return the volumes that fit a pattern, by patient. Append messages about ambiguous or missing volumes."""
+    if not folder.exists():
+        problems.append(f"{folder}: {folder.absence()}")
+        return {}
+    below = (Path(root.path) / _whole(split, pattern)).relative_to(folder.path).as_posix()
+    first, *others = map(re.escape, below.split(PATIENT))
+    rule = re.compile(first + "(?P<patient>.+)" + "(?P=patient)".join(others))
+    names = [file.name for file in folder.files()]
+    volumes = {name: volume_name(name) for name in names if name.lower().endswith(VOLUME_SUFFIXES)}
+    parents = {PurePosixPath(name).parent.as_posix() for name in names if name not in volumes} - {"."}
+    volumes |= {name: name for name in parents if rule.fullmatch(name) and is_series(Path(folder.path, name))}
+    found = dict[str, VolumeFile]()
+    for name in sorted(volumes):
+        if match := rule.fullmatch(volumes[name]):
+            file = VolumeFile(folder, name)
+            if (other := found.setdefault(match["patient"], file)) is not file:
+                problems.append(f"{file} and {other} have the same name: keep one of them")
+    if not found:
+        expected = f"{root / _whole(split, pattern)} with {', '.join(VOLUME_SUFFIXES)}, or a folder of DICOM files"
+        problems.append(f"{folder}: holds no volume of the split {split}, expected {expected}")
+    return found
+
+
+def volume_patterns(
+    source_folder: FolderNames, target_folder: str | None, mask_folder: str | None, direction: str
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the patterns of sources and masks, and the pattern of targets, by type of map."""
+    a = [pattern or "{split}_A" for pattern in folder_patterns(source_folder)]
+    b = [target_folder or "{split}_B"]
+    sources, targets = (a, b) if direction == "AtoB" else (b, a)
+    masks = {"mask": mask_folder} if mask_folder else {}
+    return {**dict(zip(source_kinds(len(sources)), sources, strict=True)), **masks}, {"target": targets[0]}
+
+
+@dataclass(frozen=True)
+class _Patient:
+    """The volumes of a patient, cut along one axis."""
+
+    name: str
+    axis: Axis
+    files: Mapping[str, VolumeFile]
+    volumes: Mapping[str, CachedVolume]
+
+    @property
+    def n_slices(self) -> int:
+        return len(self.volumes["source"].is_varied)
+
+    def used_slices(self) -> list[int]:
+        """Return the slices with a voxel inside the mask. Without a mask, source and target must vary in the slice."""
+        if "mask" in self.volumes:
+            return np.flatnonzero(self.volumes["mask"].is_inside).tolist()
+        return np.flatnonzero(np.all([volume.is_varied for volume in self.volumes.values()], axis=0)).tolist()
+
+    @property
+    def sources(self) -> list[CachedVolume]:
+        """The source volumes, in the order of the source folders."""
+        return [volume for kind, volume in self.volumes.items() if is_source(kind)]
+
+
+@dataclass(frozen=True)
+class SliceRule:
+    """How slices become samples.
+
+    neighbours: Number of slices before and after a slice. Their values are further channels of its source. At the ends
+        of a volume, the first or the last slice is repeated.
+    scales_sources: Whether to map the `window` of each source volume to 0 and 1.
+    least_sides: Least height and width. Smaller slices are padded with the lowest value of the volume.
+    """
+
+    axes: Sequence[Axis] = ("axial",)
+    neighbours: int = 0
+    scales_sources: bool = False
+    least_sides: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(
+        cls,
+        axis: Axis | Literal["all"],
+        neighbours: int,
+        source_range: Sequence[float] | str | None,
+        preprocess: str,
+        crop_height: int,
+        crop_width: int,
+    ) -> Self:
+        """Return the rule for values of the settings."""
+        least_sides = (crop_height, crop_width) if preprocess == "crop" else (0, 0)
+        return cls(AXES if axis == "all" else (axis,), neighbours, source_range == OF_VOLUME, least_sides)
+
+    def stack(self, slices: np.ndarray, index: int, window: tuple[float, float]) -> np.ndarray:
+        """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W). If sources are scaled, float32.
+
+        slices: All slices, (S, H, W). window: Values that become 0 and 1 if sources are scaled.
+        """
+        reach = np.arange(index - self.neighbours, index + self.neighbours + 1)
+        stack: np.ndarray = slices[reach.clip(0, len(slices) - 1)]
+        low, high = map(np.float32, window)
+        return (stack.astype(np.float32) - low) / (high - low) if self.scales_sources else stack
+
+    def padded(self, slices: np.ndarray, value: float) -> np.ndarray:
+        """Return (C, H, W) slices that are at least as large as `least_sides`."""
+        lacking = [max(0, least - side) for least, side in zip(self.least_sides, slices.shape[1:], strict=True)]
+        return np.pad(slices, [(0, 0), *((n // 2, n - n // 2) for n in lacking)], constant_values=value)
+
+
+class PairedVolumes(RegisteredLayout):
+    """A layout of slices. Each patient has a source volume, and in most cases a target volume and a mask.
+
+    A slice is used if any of its voxels is inside the mask. Without masks, source and target must have more than one
+    value in the slice. Slices that are not used still serve as neighbours.
+
+    patients: The volumes. Types are `source_kinds`, "target" and "mask".
+    folder: Folder of the cache.
+
+    Raises:
+        PairingError: A volume cannot be read, or the volumes of a patient differ in geometry.
+    """
+
+    has_volumes = True
+    file_maps = frozenset({"source", "target", "mask"})
+    unsupported = (
+        *("data.n_classes", "data.label_colors", "data.instance_edges", "data.weight_folder", "features.n_channels"),
+        *("style.channels", "generator.scale", "train.validation_group"),
+    )
+
+    def __init__(self, patients: Patients, folder: Path, rule: SliceRule = SliceRule()) -> None:
+        self.folders, self._rule = patients.folders, rule
+        opened, problems = list[_Patient](), [*patients.problems]
+        for name, files in tqdm(patients.files.items(), "volumes", unit="patient", leave=False, disable=None):
+            try:
+                opened += [_opened(name, files, folder, axis) for axis in rule.axes]
+            except DataError as error:
+                problems += error.problems
+        self._patients = opened
+        self._slices = [(patient, index) for patient in opened for index in patient.used_slices()]
+        has_axes = len(rule.axes) > 1
+        places = (f"{patient.name}/{patient.axis}" if has_axes else patient.name for patient, _ in self._slices)
+        self.names = [f"{place}/{index:04}" for place, (_, index) in zip(places, self._slices, strict=True)]
+        if opened and not self._slices:
+            problems.append(f"{patients.folders[0]}: no slice is used, because all are constant or outside the masks")
+        self.notes = self._notes() if opened else []
+        if problems:
+            raise PairingError(*problems, rest=self)
+
+    @classmethod
+    def open(
+        cls,
+        split: str,
+        *,
+        root: Folder,
+        source_folder: FolderNames,
+        target_folder: str | None,
+        mask_folder: str | None,
+        direction: str,
+        axis: Axis | Literal["all"],
+        neighbours: int,
+        source_range: Sequence[float] | str | None,
+        cache: str,
+        preprocess: str,
+        crop_height: int,
+        crop_width: int,
+        needs_targets: bool,
+    ) -> Layout:
+        """Return a split of the data set. See RegisteredLayout."""
+        patterns, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
+        check_own_folders(split, list(patterns.values()), "data.source_folder")
+        rule = SliceRule.of(axis, neighbours, source_range, preprocess, crop_height, crop_width)
+        return cls(
+            Patients.find(root, split, patterns | (targets if needs_targets else {})), volume_folder(cache), rule
+        )
+
+    @classmethod
+    def has_split(
+        cls, split: str, *, root: Folder, source_folder: FolderNames, target_folder: str | None, direction: str
+    ) -> bool:
+        """See RegisteredLayout."""
+        pattern = volume_patterns(source_folder, target_folder, None, direction)[0]["source"]
+        return has_own_folder(split, pattern) and bool(found_volumes(root, split, pattern))
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """The patient of each sample."""
+        return [patient.name for patient, _ in self._slices]
+
+    @property
+    def files(self) -> Iterator[VolumeFile]:
+        """The volumes of all patients."""
+        for patient in self._patients[:: len(self._rule.axes)]:
+            yield from patient.files.values()
+
+    def _notes(self) -> list[tuple[str, str]]:
+        n_used, n_all = len(self), sum(patient.n_slices for patient in self._patients)
+        volumes = [volume for patient in self._patients for volume in patient.volumes.values()]
+        n_bytes = sum(Path(volume.file).stat().st_size for volume in volumes)
+        of_patients = counted(len(self._patients) // len(self._rule.axes), "patient")
+        notes = [
+            ("slices", f"{n_used:,} of {n_all:,} slices of {of_patients}; the others are empty or outside the mask"),
+            (
+                "cache",
+                f"{n_bytes / 2**20:,.0f} MiB of volumes in {Path(volumes[0].file).parents[1]}" if volumes else "empty",
+            ),
+        ]
+        if self._rule.scales_sources:
+            ends = zip(*(volume.window for patient in self._patients for volume in patient.sources), strict=True)
+            low, high = (f"{exact(min(values))} to {exact(max(values))}" for values in ends)
+            notes.append(("ranges", f"of each source volume: from {low}, up to {high}"))
+        return notes
+
+    def provenance(self, index: int) -> Provenance:
+        """See Layout."""
+        patient, number = self._slices[index]
+        return Provenance(f"slice {number} {self._rule}", patient.files)
+
+    def read(self, index: int) -> Sample:
+        """See Layout. The weights are 1 inside the mask, and 0 outside."""
+        (patient, number), rule = self._slices[index], self._rule
+        source = np.concatenate(
+            [
+                rule.padded(
+                    rule.stack(volume.slices(), number, volume.window), 0 if rule.scales_sources else volume.lowest
+                )
+                for volume in patient.sources
+            ]
+        )
+        target, mask = (
+            rule.padded(volume.slices()[number][None], volume.lowest) if (volume := patient.volumes.get(kind)) else None
+            for kind in ("target", "mask")
+        )
+        return Sample(
+            self.names[index],
+            source=_tensor(source.astype(np.float32) if source.dtype == np.int32 else source),
+            target=None if target is None else _tensor(target),
+            weights=None if mask is None or target is None else _tensor(mask * np.uint8(_INSIDE)),
+        )
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.array(array))  # a copy, because the file is mapped into memory as read-only
+
+
+def _opened(name: str, files: Mapping[str, VolumeFile], folder: Path, axis: Axis) -> _Patient:
+    """Return the volumes of a patient; raise DataError if a volume cannot be read or does not fit the source."""
+    volumes = {k: cached_volume(file, folder, axis, is_mask=k == "mask") for k, file in files.items()}
+    check_geometry(name, files, {kind: volume.geometry for kind, volume in volumes.items()})
+    return _Patient(name, axis, files, volumes)
+
+
+def check_geometry(name: str, files: Mapping[str, VolumeFile], geometries: Mapping[str, Geometry]) -> None:
+    """Raise DataError if a volume of a patient does not have the geometry of the source."""
+    for kind, geometry in geometries.items():
+        if difference := geometries["source"].difference(geometry):
+            raise DataError(f"{name}: {files['source']} and {files[kind]} have the {difference}. {_RESAMPLE}")
+
+
+class UnpairedVolumes(UnpairedLayout):
+    """A layout of slices of two domains, without pairs. Masks decide which slices are used."""
+
+    has_volumes = True
+    file_maps = frozenset({"source", "target", "mask"})
+    unsupported = (*PairedVolumes.unsupported, "data.neighbours", "loss.outside_mask")
+
+    @classmethod
+    def open(
+        cls,
+        split: str,
+        *,
+        root: Folder,
+        source_folder: FolderNames,
+        target_folder: str | None,
+        mask_folder: str | None,
+        direction: str,
+        axis: Axis | Literal["all"],
+        source_range: Sequence[float] | str | None,
+        cache: str,
+        preprocess: str,
+        crop_height: int,
+        crop_width: int,
+        needs_targets: bool,
+    ) -> Layout:
+        """Return a split of the data set, or only its sources if targets are not needed. See RegisteredLayout."""
+        patterns, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
+        of_targets = patterns | {"source": targets["target"]}
+        sides, problems = list[Layout](), list[str]()
+        for of_side, own_range in [(patterns, source_range), (of_targets, None)][: 1 + needs_targets]:
+            check_own_folders(split, list(of_side.values()), "data.source_folder")
+            rule = SliceRule.of(axis, 0, own_range, preprocess, crop_height, crop_width)
+            patients = Patients.find(root, split, of_side, has_more_masks=True)
+            try:
+                sides.append(PairedVolumes(patients, volume_folder(cache), rule))
+            except PairingError as error:
+                sides.append(error.rest)
+                problems += error.problems
+        layout = cls(*sides) if needs_targets else sides[0]
+        if problems:
+            raise PairingError(*problems, rest=layout)
+        return layout
+
+    @classmethod
+    def has_split(
+        cls, split: str, *, root: Folder, source_folder: FolderNames, target_folder: str | None, direction: str
+    ) -> bool:
+        """See RegisteredLayout."""
+        pattern = volume_patterns(source_folder, target_folder, None, direction)[0]["source"]
+        return has_own_folder(split, pattern) and bool(found_volumes(root, split, pattern))

@@ -1,0 +1,124 @@
+"""Find the volumes to translate: a split of the data set, or the files and folders of --input."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from configs.splits import HELD_BACK, TRAIN, check_has_split
+from data.batch import DataError, Sample
+from data.files.volume_file import VOLUME_SUFFIXES, Volume, is_series, read_volume, volume_name
+from data.folder import Folder, LocalFolder, data_set_folder
+from data.layout import Layout, Provenance
+from data.map_reader import source_kinds
+from data.paired_folders import folder_patterns, has_own_folder, match_names
+from data.validation_split import is_held_back
+from data.volume_cache import VolumeFile
+from data.volumes import PATIENT, Patients, check_geometry, found_volumes, volume_patterns
+from inference.load import LoadedGenerator
+from inference.request import Request
+
+_HERE = LocalFolder(Path())
+
+
+class WholeVolumes(Layout):
+    """A layout whose samples are patients with whole volumes."""
+
+    def __init__(self, patients: Patients) -> None:
+        self.names, self.folders = list(patients.files), patients.folders
+        self._files = list(patients.files.values())
+
+    def provenance(self, index: int) -> Provenance:
+        """See Layout."""
+        return Provenance("volumes", self._files[index])
+
+    def volumes(self, index: int) -> dict[str, Volume]:
+        """Read the volumes of a patient, by type of map; raise DataError if they cannot be read or do not fit."""
+        files = self._files[index]
+        volumes = {kind: read_volume(file.path) for kind, file in files.items()}
+        check_geometry(self.names[index], files, {kind: volume.geometry for kind, volume in volumes.items()})
+        return volumes
+
+    def read(self, index: int) -> Sample:
+        """Return a sample with the first source volume, (D, H, W), and the target and mask if they exist."""
+        maps = {kind: torch.from_numpy(volume.array) for kind, volume in self.volumes(index).items()}
+        return Sample(self.names[index], source=maps["source"], target=maps.get("target"), weights=maps.get("mask"))
+
+
+def volumes_of_split(loaded: LoadedGenerator, split: str) -> Patients:
+    """Return the patients of a split. Targets and masks that exist are included.
+
+    Raises:
+        DataError: The split does not exist.
+    """
+    config, data = loaded.config, loaded.config.data
+    check_has_split(config, split, other_choice="--input PATH")
+    is_part, share = split == HELD_BACK, config.train.validation_share
+    files_of, root = TRAIN if is_part else split, data_set_folder(data.root)
+    patterns, targets = volume_patterns(data.source_folder, data.target_folder, data.mask_folder, data.direction)
+    if loaded.config.method.declaration.pairs:
+        patterns |= targets
+    optional = {"target", "mask"}
+    usable = {
+        kind: pattern
+        for kind, pattern in patterns.items()
+        if kind not in optional or (has_own_folder(files_of, pattern) and found_volumes(root, files_of, pattern))
+    }
+    patients = Patients.find(root, files_of, usable)
+    if not is_part:
+        return patients
+    return replace(patients, files={name: v for name, v in patients.files.items() if is_held_back(name, share)})
+
+
+def volumes_of_input(loaded: LoadedGenerator, request: Request) -> Patients:
+    """Return the volumes of --input, with the volumes of --targets and the masks of --mask.
+
+    Each path is a volume, the folder of a DICOM series, or a folder with a volume per patient. For a generator with
+    several source folders, there is one path for each of them.
+
+    Raises:
+        DataError: A path holds no volume, or a source has no partner.
+    """
+    patterns = [pattern or PATIENT for pattern in folder_patterns(loaded.config.data.source_folder)]
+    if len(patterns) > 1 and len(request.input) != len(patterns):
+        raise DataError(f"--input: needs {len(patterns)} paths, in the order {', '.join(patterns)}.")
+    found: dict[str, Mapping[str, VolumeFile]] = {}
+    if len(patterns) > 1:
+        pairs = zip(source_kinds(len(patterns)), request.input, patterns, strict=True)
+        found = {kind: _named(path, pattern, "--input") for kind, path, pattern in pairs}
+    else:
+        volumes = [_named(path, patterns[0], "--input").items() for path in request.input]
+        found["source"] = {name: file for of_path in volumes for name, file in of_path}
+        if len(found["source"]) < sum(map(len, volumes)):
+            raise DataError("--input: two volumes have the same name. Translate them one after the other.")
+    for kind, path in {"target": request.targets, "mask": request.mask}.items():
+        if path:
+            pattern = {"target": loaded.config.data.target_folder, "mask": loaded.config.data.mask_folder}[kind]
+            found[kind] = _named(path, pattern or PATIENT, "--targets" if kind == "target" else "--mask")
+    if all(len(volumes) == 1 for volumes in found.values()):  # single volumes can have different names
+        (name,) = found["source"]
+        return Patients({name: {kind: file for kind, (file,) in ((k, v.values()) for k, v in found.items())}}, [])
+    folders: dict[str, Folder] = {kind: next(iter(volumes.values())).folder for kind, volumes in found.items()}
+    problems = list[str]()
+    names, files = match_names(found, folders, problems)
+    sources = tuple(f"{file}:" for file in found["source"].values())
+    problems = [problem for problem in problems if problem.startswith(sources)]  # further targets and masks may exist
+    by_name = {name: {kind: each[index] for kind, each in files.items()} for index, name in enumerate(names)}
+    return Patients(by_name, list(folders.values()), problems)
+
+
+def _named(path: Path, pattern: str, option: str) -> dict[str, VolumeFile]:
+    """Return the volumes of a path by patient. `pattern` is the pattern in the data set that the network learned."""
+    if not path.exists():
+        raise DataError(f"{option}: {path}: no such file or folder")
+    path = path.absolute()
+    if path.is_file() or is_series(path):
+        name = volume_name(path.name) if path.is_file() else path.name
+        return {name: VolumeFile(LocalFolder(path.parent), path.name)}
+    before, patient, after = pattern.partition(PATIENT)
+    tail = f"{before.rpartition('/')[2]}{patient}{after}" if patient else PATIENT
+    for below in dict.fromkeys((tail, PATIENT)):
+        if found := found_volumes(_HERE, TRAIN, f"{path}/{below}"):
+            return found
+    raise DataError(f"{option}: {path}: holds no volume. Name a folder of {', '.join(VOLUME_SUFFIXES)} or DICOM files.")

@@ -1,0 +1,238 @@
+"""Translate volumes slice by slice, and measure the translation of each patient."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from tqdm import tqdm
+
+from configs import build
+from configs.splits import translated_split
+from data.batch import Batch, DataError, Sample
+from data.files.image_files import write_png
+from data.files.volume_file import read_volume, volume_name, write_volume
+from data.folder import File
+from data.map_reader import is_source
+from data.preprocessing import Preprocessing
+from data.volume_cache import AXES, Axis, value_window
+from data.volumes import SliceRule
+from inference.load import LoadedGenerator
+from inference.output_folder import INDEX, METRICS, ImageStore, OutputFolder, default_output, gallery_image, origin
+from inference.outputs import write_report
+from inference.predictor import Predictor
+from inference.reading import collected, fitted
+from inference.request import Request
+from inference.requested_predictor import requested_predictor
+from inference.volume_inputs import WholeVolumes, volumes_of_input, volumes_of_split
+from inference.volume_pictures import pictures
+from metrics.volume_metrics import Figures, summary, volume_figures
+from utils.distributed import World
+from utils.gallery import Row, write_gallery
+from utils.log import logger
+from utils.text import counted, exact
+
+_BATCH = 8  # slices
+_MOST_RATIO = 1.5  # of the sides of a voxel, for --average-axes
+_REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels")
+_TITLES = {"mae": "MAE", "psnr": "PSNR", "ms_ssim": "MS-SSIM", "ssim": "SSIM"}
+_LISTED = 40  # patients in the table
+
+
+@dataclass(frozen=True)
+class VolumeTranslator:
+    """Translates whole volumes.
+
+    predictor: Predictor whose translations are float32 values in the targets' range.
+    rule: How slices become samples.
+    bounds: Lowest and highest value of targets.
+    axes: Axes of the slices. The translations along several axes are averaged.
+    """
+
+    predictor: Predictor
+    preprocessing: Preprocessing
+    rule: SliceRule
+    bounds: tuple[float, float]
+    dtype: np.dtype
+    axes: Sequence[Axis]
+    batch_size: int
+
+    @classmethod
+    def of(cls, loaded: LoadedGenerator, predictor: Predictor, request: Request) -> Self:
+        """Return the translator of a request."""
+        data, (low, high) = loaded.config.data, loaded.data_facts.bounds("target")
+        trained: Axis = "axial" if data.axis == "all" else data.axis
+        return cls(
+            predictor=replace(predictor, target_dtype=torch.float32),
+            preprocessing=build.build_preprocessing(loaded.config),
+            rule=SliceRule.of(trained, data.neighbours, data.source_range, "none", 0, 0),
+            bounds=(low, high),
+            dtype=np.dtype(str(loaded.data_facts.target_dtype).removeprefix("torch.")),
+            axes=AXES if request.average_axes else (trained,),
+            batch_size=request.batch_size or _BATCH,
+        )
+
+    def translate(self, sources: Sequence[np.ndarray]) -> np.ndarray:
+        """Translate the source volumes of a patient, (D, H, W) each, to a volume of the same size.
+
+        Integers are rounded half to even. All values are clipped to `bounds`.
+        """
+        windows = [value_window(source) if self.rule.scales_sources else (0.0, 1.0) for source in sources]
+        total = np.zeros(sources[0].shape, np.float32) if len(self.axes) > 1 else None
+        result = np.empty(sources[0].shape, self.dtype)
+        for axis in self.axes:
+            number = AXES.index(axis)
+            slices = [np.moveaxis(source, number, 0) for source in sources]
+            written = np.moveaxis(result if total is None else total, number, 0)
+            for first, values in self._batches(slices, windows):
+                part = slice(first, first + len(values))
+                if total is None:
+                    written[part] = self._final(values)
+                else:
+                    written[part] += values
+        if total is not None:
+            for z, plane in enumerate(total):
+                result[z] = self._final(plane / len(self.axes))
+        return result
+
+    def _final(self, values: np.ndarray) -> np.ndarray:
+        values = values.clip(*self.bounds)
+        return values if self.dtype.kind == "f" else np.rint(values)
+
+    def _batches(
+        self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield the index of the first slice of each batch, and the translated slices, (N, H, W) float32."""
+        n_slices = len(slices[0])
+        for first in range(0, n_slices, self.batch_size):
+            indices = range(first, min(first + self.batch_size, n_slices))
+            fits = [self._fitted(slices, windows, index) for index in indices]
+            fakes = self.predictor.translate(Batch.of([fit.padded for fit in fits]))
+            yield first, torch.stack([fit.window.cut(fake)[0] for fit, fake in zip(fits, fakes, strict=True)]).numpy()
+
+    def _fitted(self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]], index: int) -> Any:
+        stacks = [self.rule.stack(each, index, window) for each, window in zip(slices, windows, strict=True)]
+        source = torch.from_numpy(np.concatenate(stacks).astype(np.float32))
+        return fitted(Sample("slice", source=source), self.preprocessing, keeps_size=True, source_is_ids=False)
+
+
+@dataclass(frozen=True)
+class VolumeStore(ImageStore):
+    """Names the files of translated volumes. Without a `suffix`, a file has the format of its source."""
+
+    suffix: str = ""
+
+    def suffix_of(self, source: File | None) -> str:
+        """Return the suffix of a translation. DICOM series are translated to NIfTI."""
+        own = str(source).removeprefix(volume_name(str(source)))
+        return self.suffix or {"": ".nii.gz", ".nii": ".nii.gz", ".mhd": ".mha", ".nhdr": ".nrrd"}.get(own, own)
+
+
+def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -> None:
+    """Translate the volumes of a request. Write the translations, metrics.json and a gallery.
+
+    Raises:
+        UserError, OSError: An option, a file or a folder cannot be used. All other volumes are translated first.
+    """
+    if refused := [f"--{name.replace('_', '-')}" for name in _REFUSED if getattr(request, name) is not None]:
+        raise DataError(f"{', '.join(refused)}: cannot be used with volumes. Remove the option.")
+    split = None if request.input else request.split or translated_split(loaded.config)
+    patients = volumes_of_split(loaded, split) if split else volumes_of_input(loaded, request)
+    layout, files = WholeVolumes(patients), loaded.config.data.target_files
+    store = VolumeStore(suffix="." + files.partition(".")[2] if files else "")
+    folder = OutputFolder(request.output or default_output(loaded, request), layout, store)
+    folder.prepare(request.existing)
+    with folder.locked() if world.is_main else nullcontext():
+        predictor = requested_predictor(loaded, request, world.device, folder.path, None)
+        made_by: dict[str, Any] = {}
+        with world.main_first():
+            if world.is_main:
+                made_by = origin(loaded, predictor, request, split, [str(each) for each in layout.folders])
+                folder.record(made_by, request.existing)
+        results = _Results(folder, layout, VolumeTranslator.of(loaded, predictor, request), request)
+        problems, hidden = [*patients.problems] if world.is_main else [], None if world.is_main else True
+        own = range(world.rank, len(layout), world.size)
+        for index in tqdm(own, unit="volume", disable=hidden, dynamic_ncols=True):
+            with collected(problems):
+                results.add(index)
+        results.finish(world, f"{loaded.name}: {folder.path.name}", made_by)
+        if problems := [problem for of_process in world.gather(problems) for problem in of_process]:
+            raise DataError(*problems)
+
+
+@dataclass
+class _Results:
+    """Translates and measures the volumes of one process. At the end, the main process reports all volumes."""
+
+    folder: OutputFolder
+    layout: WholeVolumes
+    translator: VolumeTranslator
+    request: Request
+    figures: dict[str, Figures] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+
+    def add(self, index: int) -> None:
+        """Translate and measure a patient; raise DataError if a volume cannot be read."""
+        name, files, volumes = self.layout.names[index], self.layout.provenance(index).files, self.layout.volumes(index)
+        path, source, bounds = self.folder.image(name), volumes["source"], self.translator.bounds
+        target, mask = (volumes[kind].array if kind in volumes else None for kind in ("target", "mask"))
+        spacing = source.geometry.spacing
+        if self.request.average_axes and max(spacing) > _MOST_RATIO * min(spacing):
+            sides = "x".join(map(exact, spacing))
+            logger.warning("%s: has voxels of %s mm. --average-axes is meant for cubic voxels", name, sides)
+        is_kept = self.request.existing == "keep" and path.exists()
+        if is_kept:
+            fake = read_volume(path).array
+        else:
+            fake = self.translator.translate([volume.array for kind, volume in volumes.items() if is_source(kind)])
+            if mask is not None:
+                fake[mask <= 0] = bounds[0]
+        low, high = self.request.window or bounds
+        shown = pictures(source.array, target, fake, mask, spacing, (low, high))
+        images = {kind: gallery_image(kind, name) for kind in shown}
+        for kind, file in images.items():
+            write_png(self.folder.path / file, shown[kind])
+        if not is_kept:
+            write_volume(path, fake, Path(str(files["source"])))
+        figures = {} if target is None else volume_figures(target, fake, mask, bounds)
+        if figures:
+            self.figures[name] = figures
+        self.rows.append(Row(name, images, path.name, {_TITLES[key]: figures[key] for key in _TITLES if figures}))
+
+    def finish(self, world: World, title: str, made_by: Mapping[str, Any]) -> None:
+        """Gather the results of all processes. The main process writes the gallery, and metrics.json with targets."""
+        gathered = world.gather((self.rows, self.figures))
+        if not world.is_main:
+            return
+        rows = sorted((row for of_process, _ in gathered for row in of_process), key=lambda row: row.name)
+        figures = {name: values for _, of_process in gathered for name, values in of_process.items()}
+        if rows:
+            write_gallery(self.folder.path / INDEX, rows, title)
+            logger.info("translated   %s: %s", counted(len(rows), "volume"), self.folder.path)
+            logger.info("gallery      %s", self.folder.path / INDEX)
+        if figures:
+            figures, of_all = dict(sorted(figures.items())), summary(figures)
+            report = {"patients": figures, **of_all, "range": self.translator.bounds, "whole": {}, "origin": made_by}
+            write_report(report, list(_table(figures, of_all)), self.folder.path)
+
+
+def _table(figures: Mapping[str, Figures], of_all: Mapping[str, Figures]) -> Iterator[str]:
+    """Yield a row for each of the first patients, and the mean and standard deviation over all patients."""
+    mean, std = ([of_all[name][key] for key in _TITLES] for name in ("mean", "std"))
+    shown = dict(islice(figures.items(), _LISTED))
+    width = max(12, *map(len, shown))
+    yield f"{'patient':<{width}} " + "".join(f"{title:>10}" for title in _TITLES.values())
+    for name, values in shown.items():
+        yield f"{name:<{width}} " + "".join(f"{_shown(values[key]):>10}" for key in _TITLES)
+    if len(figures) > len(shown):
+        yield f"and {len(figures) - len(shown)} more in {METRICS}"
+    texts = [f"{title} {_shown(m)} ± {_shown(s)}" for title, m, s in zip(_TITLES.values(), mean, std, strict=True)]
+    yield f"{'mean':<{width}} {', '.join(texts)}; MAE in units of the targets, PSNR in dB"
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
