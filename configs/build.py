@@ -13,6 +13,7 @@ from configs.data_facts import (
     EIGHT_BITS,
     DataFacts,
     class_weights,
+    divided_classes,
     images_of,
     named_classes,
     number_of_classes,
@@ -89,7 +90,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         ranges=ranges,
         target_files=target_files(data),
         file_colors=colors,
-        divided_classes=data.divided_classes if data.makes_instances else None,
+        divided_classes=divided_classes(data) if data.makes_instances else None,
         conditioning=conditioning,
     )
 

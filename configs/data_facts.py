@@ -137,6 +137,13 @@ def named_classes(data: DataConfig) -> LabelColors | None:
     return LabelColors("cityscapes", tuple(kind.name for kind in CITYSCAPES), rgb)
 
 
+def divided_classes(data: DataConfig) -> frozenset[int]:
+    """Return the ids of the classes that are divided into connected regions; empty if all classes are divided."""
+    names = () if data.colors is None else data.colors.names
+    chosen = data.instances if isinstance(data.instances, list) else []
+    return frozenset(names.index(name) if name in names else int(name) for name in chosen)
+
+
 def number_of_classes(data: DataConfig, classes: LabelColors | None) -> int:
     """Return the number of classes of label maps; 0 if sources are images.
 
@@ -162,7 +169,11 @@ def storage_formats(data: DataConfig) -> dict[str, StoredForm]:
 def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | None]]:
     """Yield a tuple for each map that holds images, for example ("target", "data.target_channels", 3, value range)."""
     if not data.has_labels or data.is_stacked:
-        yield data.source_images, "data.source_channels", data.n_source_channels, data.source_bounds
+        bounds = data.source_bounds
+        if bounds and len(bounds) > 2:  # a pair for each source folder, and each has the same number of channels
+            n_each = data.n_source_channels // data.source_channels
+            bounds = [bound for start in range(0, len(bounds), 2) for bound in bounds[start : start + 2] * n_each]
+        yield data.source_images, "data.source_channels", data.n_source_channels, bounds
     yield "target", "data.target_channels", data.target_channels, data.target_range
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from configs.build import data_facts
 from configs.schema import Config, changed_settings, config_differences
 from configs.schema.checks import require
-from configs.schema.data import RGB_CHANNELS
+from configs.schema.data import RGB_CHANNELS, TARGET_FILES, VOLUME_FILES
 from configs.schema.train import METHODS
 from data import LAYOUTS
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
 from metrics import METRICS
 from models import DISCRIMINATORS, GENERATORS
-from utils.limits import MAX_CHANNELS
+from utils.limits import MAX_CHANNELS, OF_VOLUME
 from utils.signatures import accepted, argument_names
 from utils.text import did_you_mean
 from utils.yaml_file import shortened
@@ -37,8 +37,14 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
         yield getattr(data, f"{side}_channels") in RGB_CHANNELS, f"data.{side}_channels", f"1 or 3 {chosen}"
         yield getattr(data, f"{side}_range") is None, f"data.{side}_range", f"null {chosen}"
     for key, (usual, _) in config_differences(Config(), config).items():
-        yield key not in layout.unsupported, key, f"{shortened(usual)} {chosen}"
+        value = f"{usual:g}" if isinstance(usual, float) else shortened(usual)
+        yield key not in layout.unsupported, key, f"{value} {chosen}"
+    files = VOLUME_FILES if layout.has_volumes else TARGET_FILES
+    yield data.target_files in (None, *files), "data.target_files", f"one of {', '.join(files)} {chosen}"
+    is_possible = layout.has_volumes or data.source_range != OF_VOLUME
+    yield is_possible, "data.source_range", f"[low,high] {chosen}, which has no volumes"
     if layout.has_volumes:
+        yield data.preprocess in ("crop", "none"), "data.preprocess", f"crop or none {chosen}, whose voxels have a size"
         n_folders = len(data.source_folder) if data.is_stacked else 1
         yield (
             data.source_channels == n_folders,

@@ -19,7 +19,7 @@ RGB_CHANNELS = (1, 3)  # grey and RGB
 _TYPES = ("uint8", "uint16", "int16", "float32")
 _PNG_CHANNELS = {"uint8": (1, 2, 3, 4), "uint16": (1, 3, 4)}
 TARGET_FILES = ("uint8.png", "uint16.png", *(f"{kind}.{suffix}" for suffix in ("tif", "npy") for kind in _TYPES))
-_VOLUME_FILES = tuple(f"{kind}.{suffix}" for kind in ("int16", "float32") for suffix in ("nii.gz", "mha", "nrrd"))
+VOLUME_FILES = tuple(f"{kind}.{suffix}" for kind in ("int16", "float32") for suffix in ("nii.gz", "mha", "nrrd"))
 SIZED_BY_CROP = ("resize_and_crop", "scale_width_and_crop", "crop")
 LayoutName = Literal[
     "synthetic_facades",
@@ -43,8 +43,7 @@ class DataConfig(Section, prefix="data."):
     """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs.
     paired_volumes, unpaired_volumes: slices of NIfTI, MetaImage, NRRD or DICOM volumes. The two synthetic layouts need
     no files, because the program creates their images. synthetic_facades: label maps and photos of house fronts.
-    synthetic_day_night: house fronts by day, and different house fronts on winter nights. Only val and test have pairs.
-    """
+    synthetic_day_night: house fronts by day, and others on winter nights. Only val and test have pairs."""
     root: str = ""
     """Folder with the images, or with the tar files and the index that tools.convert_data to-shards writes."""
     source_folder: Any = None
@@ -155,12 +154,10 @@ class DataConfig(Section, prefix="data."):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check_label_maps(self)
-        if self.source_range == OF_VOLUME:
-            self.require(self.has_volumes, "source_range", "[low,high], because this layout has no volumes")
-        else:
-            self._check_range("source_range", self.source_range, self.source_channels)
-        self._check_range("target_range", self.target_range, self.target_channels)
-        files, known = self.target_files, _VOLUME_FILES if self.has_volumes else TARGET_FILES
+        if self.source_range != OF_VOLUME:
+            _check_range(self, "source_range", self.source_range, self.source_channels)
+        _check_range(self, "target_range", self.target_range, self.target_channels)
+        files, known = self.target_files, (*TARGET_FILES, *VOLUME_FILES)
         self.require(files is None or files in known, "target_files", f"one of {', '.join(known)}")
         expected = f"tif or npy, because this PNG format cannot hold {self.target_channels} channels"
         self.require(files is None or fits_file(files, self.target_channels), "target_files", expected)
@@ -169,13 +166,6 @@ class DataConfig(Section, prefix="data."):
         ):
             crop, loaded = getattr(self, f"crop_{side}"), getattr(self, f"load_{side}")
             self.require(crop <= loaded, f"crop_{side}", f"no more than data.load_{side} {loaded}")
-
-    def _check_range(self, key: str, bounds: Sequence[float] | None, n_channels: int) -> None:
-        if bounds is not None:
-            expected = f"[low,high], or low and high of each of {n_channels} channels, with low < high"
-            are_numbers = all(abs(bound) <= MOST_FRACTION for bound in bounds)
-            fits = are_numbers and len(bounds) in {2, 2 * n_channels}
-            self.require(fits and all(map(lt, bounds[::2], bounds[1::2])), key, expected)
 
     @property
     def _layout(self) -> "type[RegisteredLayout]":
@@ -195,7 +185,7 @@ class DataConfig(Section, prefix="data."):
             source_channels=self.target_channels,
             source_range=self.target_range,
             target_channels=self.source_channels,
-            target_range=self._source_bounds,
+            target_range=self.source_bounds,
             target_files=None if is_rgb or self.has_volumes else of_target,
         )
 
@@ -206,21 +196,13 @@ class DataConfig(Section, prefix="data."):
 
     @property
     def n_source_channels(self) -> int:
-        """Number of source channels of a sample, with those of neighbouring slices."""
+        """Number of source channels of a sample. Neighbouring slices are further channels."""
         return self.source_channels * (2 * self.neighbours + 1)
 
     @property
-    def _source_bounds(self) -> list[float] | None:
-        return _OF_SCALED if self.source_range == OF_VOLUME else self.source_range
-
-    @property
     def source_bounds(self) -> list[float] | None:
-        """Values of the sources that are mapped to -1 and 1: [low, high], or a pair for each channel of a sample."""
-        bounds, n_offsets = self._source_bounds, self.n_source_channels // self.source_channels
-        if bounds is None or len(bounds) == 2:
-            return bounds
-        pairs = zip(bounds[::2], bounds[1::2], strict=True)
-        return [bound for pair in pairs for bound in pair * n_offsets]
+        """Values of the sources that are mapped to -1 and 1. Volumes with their own range are scaled to [0, 1]."""
+        return _OF_SCALED if self.source_range == OF_VOLUME else self.source_range
 
     @property
     def has_labels(self) -> bool:
@@ -255,12 +237,13 @@ class DataConfig(Section, prefix="data."):
         key = "data.label_colors"
         return LabelColors.of(self.label_colors, key, key) if self.label_colors else None
 
-    @property
-    def divided_classes(self) -> frozenset[int]:
-        """Ids of the classes that are divided into connected regions; empty if all classes are divided."""
-        names = () if self.colors is None else self.colors.names
-        chosen = self.instances if isinstance(self.instances, list) else []
-        return frozenset(names.index(name) if name in names else int(name) for name in chosen)
+
+def _check_range(data: DataConfig, key: str, bounds: Sequence[float] | None, n_channels: int) -> None:
+    if bounds is not None:
+        expected = f"[low,high], or low and high of each of {n_channels} channels, with low < high"
+        are_numbers = all(abs(bound) <= MOST_FRACTION for bound in bounds)
+        fits = are_numbers and len(bounds) in {2, 2 * n_channels}
+        data.require(fits and all(map(lt, bounds[::2], bounds[1::2])), key, expected)
 
 
 def _check_label_maps(data: DataConfig) -> None:

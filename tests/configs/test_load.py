@@ -88,7 +88,7 @@ def test_the_former_name_of_a_loss_is_read_everywhere(tmp_path: Path) -> None:
         (HALVES, ["generator.scale=2"], r"scale is 2\.0, expected 1 with data\.layout=side_by_side"),
         (DRAWN, ["data.n_classes=4"], r"data\.n_classes is 4, expected 0 or 3, the number of classes of data"),
         (DRAWN, ["data.label_colors=nowhere.yaml"], r"data\.label_colors: no such file: nowhere\.yaml; expected city"),
-        (HALVES, [COLORS], r"data\.label_colors is .*side_by_side, which holds RGB"),
+        (HALVES, [COLORS], r"data\.label_colors is .*side_by_side"),
         (DRAWN, ["data.direction=BtoA"], r"data\.direction is BtoA, expected AtoB if data\.n_classes or data"),
         (PAIRS, ["data.instances=connected"], r"data\.instances is connected, expected a folder, because"),
         (PAIRS, ["data.source_folder=[a,a]", "data.source_channels=2"], r"\[a,a\], expected each folder once"),

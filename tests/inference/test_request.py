@@ -35,7 +35,7 @@ def test_images_of_input_keep_their_sizes_unless_a_size_is_set(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--targets x", "--instances, --targets and --feature-maps need --input"),
+        ("--targets x", "--instances, --targets, --mask and --feature-maps need --input"),
         ("--input x --split test", "--split and --input exclude each other"),
         ("--tile 64 --batch-size 2", "--tile takes one image at a time"),
         ("--tile 64 --noise", "--tile and --noise exclude each other"),
