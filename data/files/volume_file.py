@@ -106,10 +106,9 @@ def read_volume(path: Path) -> Volume:
         header, geometry, files = _opened(path)
         array = _voxels(header) if header else _exact(map(_plane, files), geometry.size[::-1])
         is_integer = all([_is_integer(plane, z) for z, plane in enumerate(array)])  # a list, to check all planes
-        axes, flips = _turns(geometry)
+        code, axes, flips, geometry = _turned(geometry)
         seen = np.ascontiguousarray(np.flip(array.transpose(axes), flips))
-        is_oriented = header is None or header.has_orientation
-        return Volume(seen, _seen(geometry), _code(geometry), is_integer, is_oriented)
+        return Volume(seen, geometry, code, is_integer, has_orientation=header is None or header.has_orientation)
 
 
 def write_volume(path: Path, array: np.ndarray, like: Path) -> None:
@@ -126,7 +125,7 @@ def write_volume(path: Path, array: np.ndarray, like: Path) -> None:
     with _one_line(like):
         header, geometry, _ = _opened(like)
         header = header if header and header.kind == kind else _converted_header(geometry, kind)
-    axes, flips = _turns(geometry)
+    _, axes, flips, _ = _turned(geometry)
     stored = np.flip(array, flips).transpose(np.argsort(axes))
     assert stored.shape == geometry.size[::-1], f"{array.shape} is not the shape of {like}"
     planes = (np.ascontiguousarray(plane, array.dtype.newbyteorder("<")) for plane in stored)
@@ -186,8 +185,11 @@ def _opened(path: Path) -> tuple[Header | None, Geometry, list[Path]]:
         copy = Path(folder, "volume" + _SUFFIXES[header.kind])
         copy.write_bytes(volume_header.file_head(header, np.dtype("<i2")))
         image = _information(copy)
-    volume_header.check_right_angles(np.reshape(image.GetDirection(), (3, 3)))
-    return header, Geometry(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection()), []
+    geometry = Geometry(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+    volume_header.check_right_angles(np.reshape(geometry.direction, (3, 3)))
+    if not np.isfinite([*geometry.spacing, *geometry.origin]).all():
+        raise ValueError(geometry)
+    return header, geometry, []
 
 
 def _converted_header(geometry: Geometry, kind: str) -> Header:
@@ -281,30 +283,25 @@ def _series(folder: Path) -> tuple[Geometry, list[Path]]:
     steps = np.diff(heights)
     if (np.linalg.norm(offsets - np.outer(heights, normal), axis=1) > 1e-3 * heights).any():
         raise UnfitError("its slices are tilted against the axis that they are stacked along. Resample it.")
-    gaps = np.flatnonzero(abs(steps - np.median(steps)) > 0.01 * np.median(steps))
-    if len(gaps) or steps[0] == 0:
-        raise UnfitError(f"is a DICOM series with a gap behind slice {[*gaps, 0][0] + 1}. Copy the missing slices.")
+    is_even = (steps > 0) & (abs(steps - np.median(steps)) <= 0.01 * np.median(steps))
+    if not is_even.all():
+        raise UnfitError(f"is a DICOM series with a gap behind slice {is_even.argmin() + 1}. Copy the missing slices.")
     spacing = (*first.GetSpacing()[:2], float(steps.mean()))
     return Geometry(size, spacing, first.GetOrigin(), first.GetDirection()), files
 
 
-def _code(geometry: Geometry) -> str:
-    return str(_itk().DICOMOrientImageFilter.GetOrientationFromDirectionCosines(geometry.direction))
+def _turned(geometry: Geometry) -> tuple[str, list[int], tuple[int, ...], Geometry]:
+    """Return the orientation of a stored volume, and how to turn it to LPS order.
 
-
-def _turns(geometry: Geometry) -> tuple[list[int], tuple[int, ...]]:
-    """Return how to turn a stored array, (D, H, W), to LPS order: the permutation, then the axes to flip."""
-    code = _code(geometry)[::-1]
-    axes = [next(axis for axis in range(3) if code[axis] in letters) for letters in ("SI", "PA", "LR")]
-    return axes, tuple(place for place, axis in enumerate(axes) if code[axis] in "RAI")
-
-
-def _seen(geometry: Geometry) -> Geometry:
-    """Return the geometry in LPS order."""
-    axes, flips = _turns(geometry)
-    order, flipped = [2 - axis for axis in reversed(axes)], np.isin([2, 1, 0], flips)
+    Returns:
+        The orientation, the permutation of the axes of an array (D, H, W), the axes to flip then, and the new geometry.
+    """
+    code = str(_itk().DICOMOrientImageFilter.GetOrientationFromDirectionCosines(geometry.direction))
+    order = [next(axis for axis in range(3) if code[axis] in letters) for letters in ("LR", "PA", "SI")]
+    flipped = np.array([code[axis] in "RAI" for axis in order])
     size, spacing = np.array(geometry.size)[order], np.array(geometry.spacing)[order]
     matrix = np.reshape(geometry.direction, (3, 3))[:, order]
     origin = geometry.origin + matrix @ (flipped * spacing * (size - 1))
     direction = matrix * np.where(flipped, -1, 1) + 0.0  # no negative zeros
-    return Geometry(*(tuple(values.ravel().tolist()) for values in (size, spacing, origin, direction)))
+    seen = Geometry(*(tuple(values.ravel().tolist()) for values in (size, spacing, origin, direction)))
+    return code, [2 - axis for axis in reversed(order)], tuple(2 - axis for axis in range(3) if flipped[axis]), seen

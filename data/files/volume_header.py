@@ -13,6 +13,7 @@ import numpy as np
 
 from data.files.stored_image import UnfitError
 from utils.machine import memory_bytes
+from utils.text import printable
 
 NIFTI, META, NRRD = "NIfTI", "MetaImage", "NRRD"
 FORMATS = {".nii": NIFTI, ".nii.gz": NIFTI, ".mha": META, ".mhd": META, ".nrrd": NRRD, ".nhdr": NRRD}
@@ -112,7 +113,7 @@ def checked_size(size: Sequence[int], bytes_per_voxel: int) -> tuple[int, ...]:
 
 def check_right_angles(matrix: np.ndarray) -> None:
     """Raise UnfitError unless the columns of a (3, 3) matrix are at right angles."""
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         units = matrix / np.linalg.norm(matrix, axis=0)
     if not (abs(units.T @ units - np.eye(3)) < 1e-3).all():
         raise UnfitError("its axes are not at right angles. Resample it.")
@@ -141,8 +142,7 @@ def _nifti_header(path: Path, begin: bytes, is_packed: bool) -> Header:
         check_right_angles(np.frombuffer(geometry, "<f4", 12, 280).reshape(3, 4)[:, :3])
     is_scaled = slope != 0 and isfinite(slope) and isfinite(intercept)
     scale, skip = (slope, intercept) if is_scaled else (1.0, 0.0), max(352, int(offset))
-    start = 0 if is_packed else skip
-    return Header(NIFTI, size, dtype, bytes(geometry), path, start, skip - start, is_packed, scale, bool(forms.any()))
+    return Header(NIFTI, size, dtype, bytes(geometry), path, 0, skip, is_packed, scale, bool(forms.any()))
 
 
 def _text_header(path: Path, begin: bytes, kind: str) -> Header:
@@ -175,7 +175,9 @@ def _data_file(path: Path, name: str) -> Path:
     data = path.parent / name
     is_inside = name == data.name and data.resolve().parent in (path.parent.resolve(), path.resolve().parent)
     if name != "LOCAL" and not (is_inside and data.is_file()):
-        raise UnfitError(f"names {name} as its data, which is not a file in its folder. Copy both files.")
+        raise UnfitError(
+            f"names {printable(name)[:99]} as its data, which is not a file in its folder. Copy both files."
+        )
     return path if name == "LOCAL" else data
 
 
