@@ -7,6 +7,7 @@ files itself. SimpleITK reads DICOM, and the geometry of files from a small head
 import os
 import struct
 import sys
+import threading
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from utils.text import counted, listed
 
 VOLUME_SUFFIXES = tuple(FORMATS)
 _SUFFIXES = {kind: suffix for suffix, kind in reversed(FORMATS.items())}
+_stderr = threading.Lock()  # two threads must not redirect stderr at the same time
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,8 @@ class Geometry:
 
     def difference(self, other: "Geometry") -> str | None:
         """Return a text such as "sizes 64x64x20 and 64x64x21", or None if the geometries agree."""
-        limits: dict[str, Any] = {
-            "size": 0,
-            "spacing": 1e-3,
-            "direction": 1e-3,
-            "origin": 0.01 * np.array(self.spacing),
-        }
+        limits: dict[str, Any] = {"size": 0, "spacing": 1e-3, "direction": 1e-3}
+        limits["origin"] = 0.01 * np.array(self.spacing)
         for name, limit in limits.items():
             values = [getattr(each, name) for each in (self, other)]
             if (abs(np.subtract(*values)) > limit).any():
@@ -165,15 +163,16 @@ def _itk() -> Any:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Discard what C libraries write to stderr."""
-    sys.stderr.flush()
-    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
+    with _stderr:
+        sys.stderr.flush()
+        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+            os.close(null)
 
 
 def _opened(path: Path) -> tuple[Header | None, Geometry, list[Path]]:

@@ -24,8 +24,8 @@ _WORDS |= {f"{kind}{8 * n}": f"{kind[0]}{n}" for kind in ("int", "uint") for n i
 _PLACES = ((76, "8f"), (123, "B"), (252, "2h18f"))  # pixdim, xyzt_units, qform and sform of NIfTI
 _NUMBERS = {"space directions": 9, "space origin": 3, "spacings": 3, "TransformMatrix": 9, "Rotation": 9, "Offset": 3}
 _NUMBERS |= {"Orientation": 9, "Position": 3, "Origin": 3, "ElementSpacing": 3, "ElementSize": 3}
-_SPACES = {"left-posterior-superior", "LPS", "right-anterior-superior", "RAS", "left-anterior-superior", "LAS"}
-_SUPPORTED = {"ObjectType": {"Image"}, "BinaryData": {"True"}, "HeaderSize": {"0"}, "CompressedData": {"True", "False"}}
+_SPACES = {"left-posterior-superior", "lps", "right-anterior-superior", "ras", "left-anterior-superior", "las"}
+_SUPPORTED = {"ObjectType": {"image"}, "BinaryData": {"true"}, "HeaderSize": {"0"}, "CompressedData": {"true", "false"}}
 _SUPPORTED |= {"space": _SPACES, "encoding": {"raw", "gzip", "gz"}, "byte skip": {"0"}, "line skip": {"0"}}
 _ALIASES = {"NDims": "dimension", "DimSize": "sizes", "ElementType": "type", "ElementDataFile": "data file"}
 _ALIASES |= {"datafile": "data file", "ElementByteOrderMSB": "BinaryDataByteOrderMSB"}
@@ -81,10 +81,10 @@ def read_header(path: Path) -> Header:
         EOFError, zlib.error: The file is damaged.
         KeyError, OverflowError, ValueError, struct.error: The file has another format.
     """
-    kind, twin = FORMATS[volume_suffix(path.name)], path.name[: -len(volume_suffix(path.name))]
-    twin += ".nii" if path.name.lower().endswith(".gz") else ".nii.gz"
-    if kind == NIFTI and path.with_name(twin).exists():
-        raise UnfitError(f"{twin} is in the same folder. Keep one of the files.")
+    kind = FORMATS[suffix := volume_suffix(path.name)]
+    twin = path.with_name(path.name[: -len(suffix)] + (".nii" if suffix == ".nii.gz" else ".nii.gz"))
+    if kind == NIFTI and twin.exists():
+        raise UnfitError(f"{twin.name} is in the same folder. Keep one of the files.")
     with path.open("rb") as file:
         is_packed = file.read(2) == b"\x1f\x8b"
         file.seek(0)
@@ -115,7 +115,8 @@ def check_right_angles(matrix: np.ndarray) -> None:
     """Raise UnfitError unless the columns of a (3, 3) matrix are at right angles."""
     with np.errstate(all="ignore"):
         units = matrix / np.linalg.norm(matrix, axis=0)
-    if not (abs(units.T @ units - np.eye(3)) < 1e-3).all():
+        is_orthogonal = (abs(units.T @ units - np.eye(3)) < 1e-3).all()  # not for NaN
+    if not is_orthogonal:
         raise UnfitError("its axes are not at right angles. Resample it.")
 
 
@@ -153,21 +154,22 @@ def _text_header(path: Path, begin: bytes, kind: str) -> Header:
     lines = begin[: found.end()].decode("latin-1").splitlines()
     pairs = (line.partition(separator) for line in lines if not line.startswith("#"))
     fields = {_ALIASES.get(name := key.strip(), name): value.strip() for key, _, value in pairs}
-    value = fields.get
-    data, start = _data_file(path, value("data file", "LOCAL")), found.end()
-    kinds = {*value("kinds", "domain").split(), *value("ElementNumberOfChannels", "1").split()}
-    word = fields["type"].removeprefix("MET_").lower().removesuffix("_t")
-    is_big = value("BinaryDataByteOrderMSB") == "True" or value("endian") == "big"
-    dtype = _dtype(_WORDS.get(word) if kinds <= {"domain", "space", "1"} else None, ">" if is_big else "<")
-    size = checked_size([int(number) for number in fields["sizes"].split()], dtype.itemsize)
+    words = {key: value.lower() for key, value in fields.items()}
+    data = _data_file(path, fields.get("data file", "LOCAL"))
+    kinds = f"{words.get('kinds', '')} {words.get('ElementNumberOfChannels', '')}".split()
+    type_name = _WORDS.get(words["type"].removeprefix("met_").removesuffix("_t"))
+    is_big = words.get("BinaryDataByteOrderMSB") == "true" or words.get("endian") == "big"
+    dtype = _dtype(type_name if {*kinds} <= {"domain", "space", "???", "none", "1"} else None, ">" if is_big else "<")
+    size = checked_size([int(number) for number in words["sizes"].split()], dtype.itemsize)
     required = {"ObjectType", "BinaryData"} if kind == META else {"encoding"}
-    is_supported = all(value(key) in values for key, values in _SUPPORTED.items() if key in fields)
-    if not (required <= fields.keys() and is_supported and fields["dimension"] == "3"):
+    is_supported = all(words[key] in values for key, values in _SUPPORTED.items() if key in words)
+    if not (required <= words.keys() and is_supported and words["dimension"] == "3"):
         raise ValueError
-    is_packed = value("CompressedData") == "True" or value("encoding") in ("gzip", "gz")
+    is_packed = words.get("CompressedData") == "true" or words.get("encoding") in ("gzip", "gz")
+    start = found.end() if data == path else 0
     scale, has_orientation = (1.0, 0.0), kind == META or "space" in fields
     geometry = _geometry_lines(fields, " = " if kind == META else ": ")
-    return Header(kind, size, dtype, geometry, data, start if data == path else 0, 0, is_packed, scale, has_orientation)
+    return Header(kind, size, dtype, geometry, data, start, 0, is_packed, scale, has_orientation)
 
 
 def _data_file(path: Path, name: str) -> Path:
@@ -175,18 +177,17 @@ def _data_file(path: Path, name: str) -> Path:
     data = path.parent / name
     is_inside = name == data.name and data.resolve().parent in (path.parent.resolve(), path.resolve().parent)
     if name != "LOCAL" and not (is_inside and data.is_file()):
-        raise UnfitError(
-            f"names {printable(name)[:99]} as its data, which is not a file in its folder. Copy both files."
-        )
+        shown = printable(name)[:99]
+        raise UnfitError(f"names {shown} as its data, which is not a file in its folder. Copy both files.")
     return path if name == "LOCAL" else data
 
 
 def _geometry_lines(fields: dict[str, str], separator: str) -> bytes:
     """Return the lines with the geometry, after a check that their values are numbers."""
     lines = [f"space: {fields['space']}\n"] if "space" in fields else []
-    for key in _NUMBERS.keys() & fields.keys():
+    for key in [key for key in _NUMBERS if key in fields]:
         numbers = [float(number) for number in re.split(r"[\s,()]+", fields[key]) if number]
-        if len(numbers) != _NUMBERS[key] or not re.fullmatch(r"[-+.\deE,()\s]{1,500}", fields[key]):
+        if len(numbers) != _NUMBERS[key] or not re.fullmatch(r"(?a)[-+.\deE,()\s]{1,500}", fields[key]):
             raise ValueError
         lines.append(f"{key}{separator}{fields[key]}\n")
     return "".join(lines).encode()

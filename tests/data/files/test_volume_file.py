@@ -1,5 +1,8 @@
 """Volumes are read as stored or refused in one line, and keep their geometry when they are written."""
 
+import gzip
+import struct
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -145,24 +148,120 @@ def test_any_orientation_is_turned_and_turned_back(tmp_path: Path, code: str, st
 
 SOURCES = [(case["files"], "v." + name.partition(".")[2]) for name, case in EXTRAS["round_trip"].items()]
 SOURCES += [case.values[:2] for case in readable() if "series" not in str(case.id)]
+DTYPES = (np.int16, np.float32, np.uint8, np.uint16)
+NIFTI_GEOMETRY = ((76, "8f"), (252, "2h18f"), (123, "B"))
 
 
-@pytest.mark.parametrize("dtype", [np.int16, np.float32])
-@pytest.mark.parametrize(("files", "name"), SOURCES)
-def test_written_volumes_keep_the_geometry(tmp_path: Path, files: dict[str, Tensor], name: str, dtype: type) -> None:
+def nifti_geometry(path: Path) -> list[tuple]:
+    content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    order = "<" if content[0] else ">"
+    return [struct.unpack_from(order + form, content, place) for place, form in NIFTI_GEOMETRY]
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "dtype"), [(*source, DTYPES[number % 4]) for number, source in enumerate(SOURCES)]
+)
+def test_a_volume_of_the_same_format_keeps_the_geometry_exactly(
+    tmp_path: Path, files: dict[str, Tensor], name: str, dtype: type
+) -> None:
     source = written(tmp_path, files) / name
-    volume, suffix = read_volume(source), name.partition(".")[2]
-    array: np.ndarray = (volume.array * 2 - 5).astype(dtype)
-    copy = tmp_path / "out" / f"copy.{suffix}"
+    volume = read_volume(source)
+    array: np.ndarray = (volume.array % 100).astype(dtype)
+    copy = tmp_path / "out" / f"copy.{name.partition('.')[2]}"
     write_volume(copy, array, source)
-    again = read_volume(copy)
-    assert (again.geometry, again.orientation) == (volume.geometry, volume.orientation)
-    np.testing.assert_array_equal(again.array, array)
-    assert again.array.dtype == dtype
-    image = sitk.ReadImage(str(copy))
-    np.testing.assert_array_equal(sitk.GetArrayFromImage(sitk.DICOMOrient(image, "LPS")), array)
-    assert image.GetDirection() == sitk.ReadImage(str(source)).GetDirection()
+    again, images = read_volume(copy), [sitk.ReadImage(str(path)) for path in (source, copy)]
+    assert (again.geometry, again.orientation, again.array.dtype) == (volume.geometry, volume.orientation, dtype)
+    assert geometry_of(images[1]) == geometry_of(images[0])
+    for values in (again.array, sitk.GetArrayFromImage(sitk.DICOMOrient(images[1], "LPS"))):
+        np.testing.assert_array_equal(values, array)
     assert [file.name for file in copy.parent.iterdir()] == [copy.name]
+    if ".nii" in name:
+        assert nifti_geometry(copy) == nifti_geometry(source)
+
+
+@pytest.mark.parametrize("name", ["oblique.nii.gz", "packed.mha", "packed.nrrd", "series"])
+@pytest.mark.parametrize("suffix", [".nii.gz", ".nii", ".mhd", ".nrrd"])
+def test_a_volume_of_another_format_keeps_the_geometry(tmp_path: Path, name: str, suffix: str) -> None:
+    files = next(case["files"] for case in CASES["files"] if case["name"] == name)
+    written(tmp_path / name if name == "series" else tmp_path, files)
+    volume, copy = read_volume(tmp_path / name), tmp_path / f"copy{suffix}"
+    write_volume(copy, volume.array, tmp_path / name)
+    again = read_volume(copy)
+    assert_close(again.geometry, volume.geometry)
+    np.testing.assert_array_equal(again.array, volume.array)
+    assert (again.orientation, again.has_orientation) == (volume.orientation, True)
+
+
+MHD = b"ObjectType = Image\nNDims = 3\nBinaryData = True\nDimSize = 2 2 2\nElementType = MET_UCHAR\n"
+NHDR = b"NRRD0004\ntype: uchar\ndimension: 3\nsizes: 2 2 2\nencoding: raw\n"
+LOCAL = b"ElementDataFile = LOCAL\n01234567"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.mha", MHD + LOCAL, ""),
+        ("v.mha", MHD + b"Modality = MET_MOD_CT\n0008|0060 = %n%n\n" + LOCAL, ""),  # unknown keys are ignored
+        ("v.nhdr", NHDR + b"spacings: 1 1 2\ncontent: %n\nkey:=value\n\n01234567", ""),
+        ("v.mha", MHD + LOCAL[:-1], "is damaged or incomplete"),
+        ("v.mha", MHD + b"HeaderSize = 8\n" + LOCAL, "cannot be read as MetaImage"),
+        ("v.mha", MHD + b"Offset = 1 2 3 4\n" + LOCAL, "cannot be read as MetaImage"),
+        ("v.mha", MHD + b"Offset = " + b"1" * 600 + b" 2 3\n" + LOCAL, "cannot be read as MetaImage"),
+        ("v.mha", MHD + b"Offset = 1 2 nan\n" + LOCAL, "cannot be read as MetaImage"),
+        ("v.mha", MHD + b"TransformMatrix = 1 0 0 .3 1 0 0 0 1\n" + LOCAL, "its axes are not at right angles"),
+        ("v.mhd", MHD + b"ElementDataFile = link.raw", "names link.raw as its data"),
+        ("v.nrrd", NHDR + b"line skip: 1\n\n01234567", "cannot be read as NRRD"),
+        ("v.nrrd", NHDR + b"space: %s\n\n01234567", "cannot be read as NRRD"),
+        ("v.nii", b"", "is damaged or incomplete"),
+        ("v.png", b"", "cannot be read as a volume"),
+        ("none.nii", b"", "No such file or directory"),
+        ("", b"", "is a folder without DICOM files"),
+    ],
+)
+def test_headers_are_checked(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "data.raw").write_bytes(bytes(8))
+    (folder / "link.raw").symlink_to(tmp_path / "data.raw")
+    (folder / (name or "text.txt")).write_bytes(content)
+    (folder / "none.nii").unlink(missing_ok=True)
+    if message:
+        with pytest.raises(DataError, match=message):
+            read_volume(folder / name)
+    else:
+        np.testing.assert_array_equal(read_volume(folder / name).array.ravel(), list(b"01234567"))
+
+
+def test_gzip_files_may_have_several_members_and_padding(tmp_path: Path) -> None:
+    path = written(tmp_path, CASES["files"][0]["files"]) / CASES["files"][0]["name"]
+    content, before = gzip.decompress(path.read_bytes()), read_volume(path).array
+    path.write_bytes(gzip.compress(content[:400]) + gzip.compress(content[400:]) + bytes(100))
+    np.testing.assert_array_equal(read_volume(path).array, before)
+    damaged = bytearray(path.read_bytes())
+    damaged[-105] ^= 1  # the checksum of the second member
+    path.write_bytes(damaged)
+    with pytest.raises(DataError, match="is damaged or incomplete"):
+        read_volume(path)
+
+
+def test_a_series_may_have_other_files_but_no_file_cut_by_a_byte(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    files = next(case["files"] for case in CASES["files"] if case["name"] == "series")
+    before = read_volume(written(tmp_path / "series", files)).array
+    (tmp_path / "series" / "notes.txt").write_text("text " * 100)
+    (tmp_path / "series" / "DICOMDIR").write_bytes(bytes(128) + b"DICM")
+    np.testing.assert_array_equal(read_volume(tmp_path / "series").array, before)
+    last = tmp_path / "series" / "im4.dcm"
+    last.write_bytes(last.read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"1 of 5 DICOM files cannot be decoded: im4\.dcm\. Copy the series again\."):
+        read_volume(tmp_path / "series")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path, CASES["files"][0]["files"]) / CASES["files"][0]["name"]
+    monkeypatch.setitem(sys.modules, "SimpleITK", None)
+    with pytest.raises(DataError, match=r'^volumes need SimpleITK: python -m pip install --editable "\.\[volumes\]"$'):
+        read_volume(path)
 
 
 def test_names_lose_only_the_suffix_of_a_volume() -> None:
