@@ -20,7 +20,10 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = ArgumentParser(description="Translate images, or a video, with a trained generator.")
     add = parser.add_argument
     checkpoint_help = "run, checkpoint, .safetensors file, or file of an original program, such as latest_net_G_A.pth"
-    add_generator_options(parser, checkpoint_help)
+    checkpoint_help += "; if repeated, translations are averaged"
+    add_generator_options(parser, checkpoint_help, averages=True)
+    spread_help = "also write NAME_spread.tif: standard deviation of the translations of several checkpoints"
+    add("--spread", action="store_true", help=spread_help)
     input_help = "folders or files of sources, or one video; default: the test split; "
     input_help += "for a run with several source folders, name one folder or one file for each, in the same order"
     add("--input", type=Path, nargs="+", action="extend", default=[], metavar="PATH", help=input_help)
@@ -60,6 +63,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     if arguments.metrics is not None:
         arguments.overrides.append(f"metrics.extra=[{'' if arguments.metrics == 'none' else arguments.metrics}]")
     del arguments.metrics
+    arguments.checkpoint, *arguments.more_checkpoints = arguments.checkpoint or [None]
     if problem := _stray_path(arguments.overrides) or _contradiction(arguments):
         parser.error(problem)
     return arguments
@@ -85,6 +89,7 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
     problems = {
         "--instances, --targets, --mask and --feature-maps need --input": maps and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
+        "--spread needs a second --checkpoint: add it": arguments.spread and not arguments.more_checkpoints,
         f"--noise {one_image}": arguments.noise and several,
         f"--tile {one_image}": tile and several,
         f"--norm-window {one_image}": arguments.norm_window and several,

@@ -64,6 +64,7 @@ class LoadedGenerator:
     stack: Names of the run's source folders if it has several and `direction` is BtoA. Otherwise None.
     clusters: Clusters to sample instance features from. None if samples provide the features, or if there are none.
     card: Model card of an exported file; empty for other files.
+    others: Further checkpoints whose outputs `generator` averages.
     """
 
     file: Path
@@ -77,6 +78,7 @@ class LoadedGenerator:
     stack: list[str] | None = None
     clusters: FeatureClusters | None = None
     card: Mapping[str, Any] = field(default_factory=dict)
+    others: Sequence["LoadedGenerator"] = ()
 
     @property
     def _is_in_run(self) -> bool:

@@ -41,6 +41,7 @@ INDEX = "index.html"
 KINDS = ("source", "translated", "target", "difference")
 SOURCES = f"{GALLERY}/{KINDS[0]}"
 RECORD = f"{GALLERY}/origin.json"
+SPREAD = "_spread"  # end of the name of a file with the standard deviation of several translations
 _REPORTS = (f"{SHEET}.png", INDEX, METRICS)
 _MIXED = "mixed"  # key of the record: whether the folder also holds images from runs with other settings
 
@@ -48,7 +49,8 @@ _NOT_COMPARED = ("step", "checkpoint", "folders")  # paths change when files mov
 _OPTIONS_NOT_RECORDED = (
     *("device", "compile", "batch_size", "max_pixels", "output", "existing", "window"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "mask", "feature_maps"),  # `origin` has these two lines
+    *("input", "split", "instances", "targets", "mask", "feature_maps", "more_checkpoints", "spread"),
+    # `origin` has the last two lines in another way
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
 _SETTINGS_WITHOUT_EFFECT = (
@@ -116,7 +118,7 @@ def image_store(facts: DataFacts) -> ImageStore:
 def default_output(loaded: LoadedGenerator, request: Request) -> Path:
     """Return results/RUN/NAME_stepSTEP. NAME is the name of --input. Without --input, it is the split.
 
-    If the run has generators for two directions, append the direction to NAME.
+    If the run has generators for two directions, append the direction to NAME. Several checkpoints append mean_of_N.
     """
     if request.input:
         first, *others = request.input
@@ -127,7 +129,8 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
         name = request.split or translated_split(loaded.config)
     name = name.replace("/", "_")  # a split can be a nested folder, but its results are in one folder
     step = None if loaded.step is None else f"step{loaded.step}"
-    return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step]))
+    mean = f"mean_of_{1 + len(loaded.others)}" if loaded.others else None
+    return Path("results") / loaded.name / "_".join(filter(None, [name, loaded.named_direction, step, mean]))
 
 
 def gallery_image(kind: str, name: str) -> str:
@@ -140,11 +143,13 @@ class OutputFolder:
     """The folder of translated images, with a contact sheet, a gallery and metrics.
 
     layout: Samples to translate.
+    has_spread: Whether each image has a second file, with the standard deviation of several translations.
     """
 
     path: Path
     layout: Layout
     store: ImageStore
+    has_spread: bool = False
 
     def source(self, index: int) -> File | None:
         """Return the source file of sample `index`, or None for synthetic samples."""
@@ -161,6 +166,14 @@ class OutputFolder:
             return file
         return self.path / f"{name}{suffix or self.store.suffix}"
 
+    def spread(self, name: str) -> Path:
+        """Return the path of the standard deviation of a sample's translations, (C, H, W) float32."""
+        return self.path / f"{name}{SPREAD}.tif"
+
+    def is_written(self, name: str) -> bool:
+        """Return whether all files of a sample's translation exist."""
+        return self.image(name).exists() and (not self.has_spread or self.spread(name).exists())
+
     def prepare(self, existing: Existing) -> None:
         """Check that all results can be written, and create the folder.
 
@@ -175,7 +188,8 @@ class OutputFolder:
         for folder in (Path(str(folder)) for folder in self.layout.folders):
             if folder.resolve() in (written, *written.parents):
                 raise DataError(f"--output: {folder} holds inputs. Choose an --output outside this folder.")
-        if taken := next((name for name in names if name == SHEET or name.split("/")[0] == GALLERY), None):
+        reserved = {SHEET, *(f"{name}{SPREAD}" for name in names if self.has_spread)}
+        if taken := next((name for name in names if name in reserved or name.split("/")[0] == GALLERY), None):
             raise DataError(f"--input: {taken} has the name of a result file. Rename the input.")
         for place, file in self._results().items():
             if not place.is_relative_to(written):
@@ -196,6 +210,7 @@ class OutputFolder:
         """Return the result files by resolved path. Raise DataError if they collide with each other or with inputs."""
         names = self.layout.names
         files = [self.image(name) for name in names]
+        files += [self.spread(name) for name in names if self.has_spread]
         files += [self.path / name for name in _REPORTS]
         files += [self.path / gallery_image(kind, name) for name in names for kind in KINDS]
         results = {file.resolve(): file for file in files}
@@ -211,13 +226,23 @@ class OutputFolder:
         test.py writes the source to the gallery before each image. An image without this source is not from test.py.
         """
         written = {name: (self.path / gallery_image(KINDS[0], name)).exists() for name in self.layout.names}
-        foreign = [self.image(name) for name, is_own in written.items() if not is_own and self.image(name).exists()]
+        foreign = [self.image(name) for name, is_own in written.items() if not is_own]
+        if self.has_spread:
+            has_own = bool(self._recorded().get("spread"))
+            foreign += [self.spread(name) for name, is_own in written.items() if not (is_own and has_own)]
+        foreign = [file for file in foreign if file.exists()]
         if not (self.path / SOURCES).is_dir():
             foreign += [self.path / name for name in _REPORTS if (self.path / name).exists()]
         if foreign:
             files = f"{foreign[0]}" + (f" and {counted(len(foreign) - 1, 'other file')}" if foreign[1:] else "")
             remedy = "Choose another --output, or --existing replace."
             raise DataError(f"--output: results would overwrite {files}, which test.py did not write. {remedy}")
+
+    def _recorded(self) -> dict[str, Any]:
+        """Return the record of an earlier run, or {} if it is missing or damaged."""
+        with suppress(OSError, ValueError, TypeError):
+            return dict(read_json((self.path / RECORD).read_text(encoding="utf-8")))
+        return {}
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record the settings of this run. Delete older translations of its samples that used other settings.
@@ -230,12 +255,10 @@ class OutputFolder:
         sources = self.path / SOURCES
         names = {file.relative_to(sources).as_posix().removesuffix(".png") for file in sources.rglob("*.png")}
         present = {name for name in names if self.image(name).is_file()}
-        recorded: Any = None if present else record
-        with suppress(OSError, ValueError):  # the record is missing or damaged
-            recorded = read_json((self.path / RECORD).read_text(encoding="utf-8")) if present else record
+        recorded = self._recorded() if present else record
         if recorded != record:
             replaced, found, is_reversed = present & set(self.layout.names), "settings that are not recorded", False
-            if isinstance(recorded, dict):
+            if recorded:
                 differing = [
                     name for name in {**record, **recorded} if recorded.get(name, ...) != record.get(name, ...)
                 ]
@@ -249,6 +272,8 @@ class OutputFolder:
                 logger.warning("replacing    %s in %s, made with %s", counted(len(replaced), "image"), self.path, found)
             for name in replaced:
                 self.image(name).unlink()
+                if recorded.get("spread"):
+                    self.spread(name).unlink(missing_ok=True)
         with replacing(self.path / RECORD) as temporary:
             temporary.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
@@ -280,14 +305,14 @@ def origin(
     split: Name of the translated split, or None. folders: Folders of the inputs.
     """
     data, precision, tiles = loaded.config.data, predictor.precision, predictor.tiles
-    clusters = request.clusters or loaded.file.with_name(FILE_NAME)
+    clusters, averaged = request.clusters or loaded.file.with_name(FILE_NAME), (loaded, *loaded.others)
     resizing = f"{data.preprocess} to load {data.load_width}x{data.load_height}, crop {data.crop_width}x"
     return {
         "step": loaded.step,
-        "checkpoint": str(loaded.file),
-        "checkpoint_sha256": loaded.sha256 or sha256_of_file(loaded.file),
+        "checkpoint": ", ".join(str(each.file) for each in averaged),
+        "checkpoint_sha256": ", ".join(each.sha256 or sha256_of_file(each.file) for each in averaged),
         "direction": loaded.named_direction,
-        "weights": loaded.weights,
+        "weights": ", ".join(each.weights for each in averaged),
         "precision": f"{precision.opt_level} {precision.compute_dtype}".replace("torch.", ""),
         "resizing": "none" if request.keeps_sizes or data.preprocess == "none" else f"{resizing}{data.crop_height}",
         "tile": tiles.tile if tiles else None,
@@ -297,6 +322,7 @@ def origin(
         "split": split,
         **{name: value for name, value in vars(request).items() if name not in _OPTIONS_NOT_RECORDED},
         "seed": predictor.seed if predictor.takes_seed else None,
+        **({"spread": True} if request.spread else {}),  # earlier records have no such entry
         **settings_of(loaded.config),
     }
 

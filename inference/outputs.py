@@ -125,13 +125,18 @@ class Results:
     def add(self, sample: Sample, fake: Tensor, no_data: NoData | None = None) -> None:
         """Write a translated image and its gallery images. Several threads can call this method.
 
+        fake: Image of `Predictor.translate`, with or without a standard deviation.
         no_data: Pixels without data. The gallery and the metrics use the network's output for these pixels.
         """
         self._counts["no_data"] += no_data is not None and no_data.missing is not None
+        fake, spread = self.predictor.split(fake)
         self._record(sample, fake)
         # the source must be in the gallery first, see OutputFolder._refuse_foreign
         source = self.folder.source(self._indices[sample.name])
         self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
+        if spread is not None:
+            no_data = replace(no_data, value=math.nan) if no_data else None
+            self.folder.store.write(self.folder.spread(sample.name), spread, source, no_data)
 
     def add_to_baseline(self, sample: Sample) -> None:
         """Add the target of a sample to the baseline of constant colours. The order of calls affects rounding."""

@@ -37,6 +37,7 @@ class Predictor:
     noise: Whether to use dropout and the image's own batch statistics in the translation, as pix2pix does.
     tiles: Network that computes large images in tiles. None: translate every image in one piece.
     target_dtype: Dtype of translations if targets are not 8-bit RGB.
+    has_spread: Whether `generator` also returns a standard deviation, see `models.ensemble`.
     """
 
     generator: nn.Module
@@ -51,6 +52,7 @@ class Predictor:
     noise: bool = False
     tiles: TiledNetwork | None = None
     target_dtype: torch.dtype = torch.uint8
+    has_spread: bool = False
 
     def tiles_for(self, height: int, width: int) -> TiledNetwork | None:
         """Return `tiles` if a source of this size needs tiles, otherwise None."""
@@ -75,11 +77,21 @@ class Predictor:
 
     @torch.inference_mode()
     def translate(self, batch: Batch) -> Tensor:
-        """Return (N, 3, H, W) uint8 RGB, or values in the targets' range, on the CPU. Noise and tiles require N = 1."""
+        """Return (N, 3, H, W) uint8 RGB, or values in the targets' range, on the CPU. Noise and tiles require N = 1.
+
+        With `has_spread`, return (N, 2 C, H, W) float32. `split` separates the two parts of an image.
+        """
         if tiles := self.tiles_for(*batch.source.shape[-2:]):
             return self._in_tiles(batch, tiles)
         with self._drawn(batch.names):
-            return self.conditioning.pixels(self._generate(batch), self.target_dtype).cpu()
+            return self._pixels(self._generate(batch))
+
+    def split(self, image: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Split an image of `translate` into the translation and its standard deviation, float32 (or None)."""
+        if not self.has_spread:
+            return image, None
+        fake, spread = image.chunk(2)
+        return fake.to(torch.uint8 if self.conditioning.target_is_rgb else self.target_dtype), spread
 
     @torch.inference_mode()
     def bytes_per_pixel(self, part: Batch) -> float:
@@ -96,7 +108,7 @@ class Predictor:
         image = torch.empty(0)
         with self._drawn(batch.names), self.precision.autocast():
             for window, part in self._parts(batch, tiles):
-                values = self.conditioning.pixels(part, self.target_dtype).cpu()
+                values = self._pixels(part)
                 if not image.numel():
                     image = mapped_tensor(tiles.folder, (1, values.shape[1], *sides), values.dtype)
                 window.cut(image).copy_(values)
@@ -117,6 +129,13 @@ class Predictor:
             yield
         finally:
             self.generator.train(was_training)
+
+    def _pixels(self, output: Tensor) -> Tensor:
+        """Return the output of the generator as pixel values on the CPU."""
+        fake, *spread = output.chunk(2, dim=1) if self.has_spread else (output,)
+        pixels = self.conditioning.pixels(fake, self.target_dtype)
+        # float32 can hold all integers of target files
+        return torch.cat([pixels, *map(self.conditioning.pixel_differences, spread)], dim=1).cpu()
 
     def _image_seed(self, name: str) -> Seed:
         seed = image_seed(self.seed, name)

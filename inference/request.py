@@ -16,6 +16,8 @@ _SIZING = ("data.preprocess=", "data.load_", "data.crop_")
 class Request:
     """The options of test.py by name. Without `checkpoint`, the newest run is used.
 
+    more_checkpoints: Checkpoints whose translations are averaged with the translations of `checkpoint`.
+    spread: Whether to write the standard deviation of the translations of all checkpoints, too.
     input: Images to translate. Empty: translate a split of the data set.
     mask: Volumes: mask, or folder of masks. The lowest value of the targets is written outside.
     average_axes: Volumes: whether to translate along each of the three axes, and write the mean.
@@ -54,6 +56,8 @@ class Request:
     output: Path | None = None
     existing: Existing = "refuse"
     size: Literal["own", "trained"] | None = None
+    more_checkpoints: Sequence[Path] = ()
+    spread: bool = False
 
     @property
     def keeps_sizes(self) -> bool:
@@ -72,14 +76,18 @@ class Request:
         return replace(self, size=self.size or ("own" if keeps_sizes else "trained"))
 
 
-def add_generator_options(parser: ArgumentParser, checkpoint: str, *, most_seed: int | None = None) -> None:
+def add_generator_options(
+    parser: ArgumentParser, checkpoint: str, *, most_seed: int | None = None, averages: bool = False
+) -> None:
     """Add the options that choose a generator and how to run it.
 
     checkpoint: Help text of --checkpoint.
     most_seed: Largest value of --seed.
+    averages: Whether --checkpoint can be repeated. Its value is then a list, or None.
     """
     add = parser.add_argument
-    add("--checkpoint", type=Path, metavar="RUN_OR_FILE", help=f"{checkpoint}; default: newest run")
+    checkpoint_help, action = f"{checkpoint}; default: newest run", "append" if averages else "store"
+    add("--checkpoint", type=Path, action=action, metavar="RUN_OR_FILE", help=checkpoint_help)
     direction_help = "direction, if a CycleGAN run or folder has two generators; default: AtoB"
     add("--direction", choices=DIRECTIONS, help=direction_help)
     clusters_help = "clusters of instance features; default: feature_clusters.pt next to the checkpoint"

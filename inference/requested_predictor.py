@@ -16,6 +16,7 @@ from inference.original_weights import OriginalInputs, encoder_file
 from inference.predictor import Predictor
 from inference.request import Request
 from inference.tiling import TiledNetwork, has_instance_norm
+from models.ensemble import Ensemble
 from models.instance_features import FILE_NAME, FeatureClusters, FeatureConditionedGenerator
 from models.latent_inputs import takes_noise, takes_style
 from models.style_encoder import SIDE, StyleConditionedGenerator, inference_network
@@ -92,11 +93,42 @@ def load_requested_generator(request: Request, *, has_instances: bool | None = N
     return with_clusters(loaded, request)
 
 
+def load_ensemble(request: Request) -> LoadedGenerator:
+    """Load all checkpoints of a request. Return the first, with a generator that averages the outputs of all.
+
+    Raise UserError if a file cannot be used, or if the checkpoints cannot be averaged.
+    """
+    files = (request.checkpoint, *request.more_checkpoints)
+    first, *others = members = [load_requested_generator(replace(request, checkpoint=file)) for file in files]
+    if not others:
+        return first
+    for member in members:
+        _check_averaged(first, member)
+    return replace(first, generator=Ensemble([x.generator for x in members], has_spread=request.spread), others=others)
+
+
+def _check_averaged(first: LoadedGenerator, member: LoadedGenerator) -> None:
+    """Raise ConfigError if the outputs of a checkpoint cannot be averaged with the outputs of the first."""
+    sides, own = image_sides(first.config), image_sides(member.config)
+    facts, other = ({**vars(each.data_facts), "direction": each.direction} for each in (first, member))
+    differing = [name for name, fact in facts.items() if fact != other[name]]
+    if member.config.features.n_channels or takes_noise(member.generator) or takes_style(member.generator):
+        problem = "takes features, noise or styles, which are not averaged. Name only one checkpoint."
+    elif differing:
+        problem = f"translates other images than {first.file}, see {', '.join(differing)}. "
+        problem += "Name checkpoints with the same data settings and direction."
+    elif sides.multiple % own.multiple or sides.minimum < own.minimum:
+        problem = f"needs multiples of {own.multiple} pixels, at least {own.minimum}. Name this checkpoint first."
+    else:
+        return
+    raise ConfigError(f"--checkpoint {member.file}: {problem}")
+
+
 def load_generator_together(request: Request, world: World) -> LoadedGenerator:
-    """Load the same generator in all processes. The main process chooses the file."""
-    loaded = load_requested_generator(request) if world.is_main else None
-    file = world.gather(loaded.file if loaded else None)[0]
-    return loaded or load_requested_generator(replace(request, checkpoint=file))
+    """Load the same generator in all processes. The main process chooses the files."""
+    loaded = load_ensemble(request) if world.is_main else None
+    file, *others = world.gather([each.file for each in (loaded, *loaded.others)] if loaded else None)[0]
+    return loaded or load_ensemble(replace(request, checkpoint=file, more_checkpoints=others))
 
 
 @torch.inference_mode()
@@ -155,6 +187,7 @@ def build_predictor(
         style=style,
         noise=request.noise,
         target_dtype=loaded.data_facts.target_dtype,
+        has_spread=request.spread,
     )
 
 

@@ -14,6 +14,7 @@ IMAGE = "image"
 _POINTWISE = {  # functions that treat each pixel separately
     *("cat", "add", "iadd", "mul", "dropout", "relu", "leaky_relu", "tanh"),
     *("silu", "gelu", "sigmoid", "mish"),
+    *("sub", "truediv", "square", "sqrt", "float"),
 }
 _POINTWISE_LAYERS = (nn.ReLU, nn.LeakyReLU, nn.Tanh, nn.SiLU, nn.GELU, nn.PReLU, nn.Sigmoid, nn.Mish)
 

@@ -62,7 +62,8 @@ def translate(request: Request) -> None:
             translate_video(video, loaded, request, world, style)
             return
         layout = build_input(loaded, request)
-        folder = OutputFolder(request.output or default_output(loaded, request), layout, image_store(loaded.data_facts))
+        output, store = request.output or default_output(loaded, request), image_store(loaded.data_facts)
+        folder = OutputFolder(output, layout, store, has_spread=request.spread)
         folder.prepare(request.existing)
         with folder.locked() if world.is_main else nullcontext():
             report_sizes(loaded, request)
@@ -104,7 +105,7 @@ def translate_all(
     translator = SampleTranslator(results, preprocessing, values, request.keeps_sizes, no_data)
     indices: Sequence[int] = range(world.rank, len(layout), world.size)
     if request.existing == "keep":
-        indices = [i for i in indices if not (folder.image(layout.names[i]).exists() and translator.keep(i))]
+        indices = [i for i in indices if not (folder.is_written(layout.names[i]) and translator.keep(i))]
     hidden = None if world.is_main else True  # None: show progress only in a terminal
     with tqdm(total=len(indices), unit="image", disable=hidden, dynamic_ncols=True) as progress:
         for _ in translator.translate(indices, request.batch_size or 1):

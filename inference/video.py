@@ -57,6 +57,7 @@ def _prepared_output(path: Path, loaded: LoadedGenerator, request: Request, worl
     options = ("split", "instances", "targets", "feature_maps", "nodata")
     refused = [f"--{name.replace('_', '-')}" for name in options if getattr(request, name) is not None]
     refused += ["--existing keep"] * (request.existing == "keep") + ["torchrun"] * (world.size > 1)
+    refused += ["--spread"] * request.spread
     if refused:
         raise DataError(f"--input {path}: {', '.join(refused)} cannot be used with a video. Remove it.")
     needed = loaded.conditioning

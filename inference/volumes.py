@@ -138,7 +138,8 @@ def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -
     Raises:
         UserError, OSError: An option, a file or a folder cannot be used. All other volumes are translated first.
     """
-    if refused := [f"--{name.replace('_', '-')}" for name in _REFUSED if getattr(request, name) is not None]:
+    refused = [f"--{name.replace('_', '-')}" for name in _REFUSED if getattr(request, name) is not None]
+    if refused := refused + ["--spread"] * request.spread:
         raise DataError(f"{', '.join(refused)}: cannot be used with volumes. Remove the option.")
     split = None if request.input else request.split or translated_split(loaded.config)
     patients = volumes_of_split(loaded, split) if split else volumes_of_input(loaded, request)

@@ -11,7 +11,7 @@ from tests.runs import translation_script
 def test_each_option_is_a_field_with_its_default() -> None:
     options = vars(translation_script().parse_arguments([]))
     assert options.keys() == {field.name for field in fields(Request)}
-    assert Request(**options) == Request(input=[], overrides=[])
+    assert Request(**options) == Request(input=[], overrides=[], more_checkpoints=[])
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_all_processes_read_the_checkpoint_of_the_main_one(
     first, next_one = (checkpoint_path(run_folder, step) for step in (4, 5))
     request, sent = Request(run_folder), list[Any]()
     monkeypatch.setattr(World, "gather", lambda _world, value: [*sent, value][:1])
-    sent.append(load_generator_together(request, World(0, 2, CPU)).file)
+    sent.append([load_generator_together(request, World(0, 2, CPU)).file])
     save_checkpoint(next_one, checkpoint(trained_config, 4) | {"step": 5})
     assert load_requested_generator(request).file == next_one
     assert load_generator_together(request, World(1, 2, CPU)).file == first
