@@ -167,6 +167,11 @@ class SliceRule:
         least_sides = (crop_height, crop_width) if preprocess == "crop" else (0, 0)
         return cls(AXES if axis == "all" else (axis,), neighbours, source_range == OF_VOLUME, least_sides)
 
+    def source(self, volume: CachedVolume, index: int) -> np.ndarray:
+        """Return the `stack` of a slice, (2 * neighbours + 1, H, W), at least as large as `least_sides`."""
+        lowest = 0 if self.scales_sources else volume.lowest
+        return self.padded(self.stack(volume.slices(), index, volume.window), lowest)
+
     def stack(self, slices: np.ndarray, index: int, window: tuple[float, float]) -> np.ndarray:
         """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W). If sources are scaled, float32.
 
@@ -292,25 +297,23 @@ class PairedVolumes(RegisteredLayout):
         return Provenance(f"slice {number} {self._rule}", patient.files)
 
     def read(self, index: int) -> Sample:
-        """See Layout. The weights are 1 inside the mask, and 0 outside."""
+        """See Layout. Outside the mask, weights are 0, and targets have the lowest value of their volume.
+
+        Otherwise the discriminator would see what is outside the body only in real targets, such as the table of a CT.
+        """
         (patient, number), rule = self._slices[index], self._rule
-        source = np.concatenate(
-            [
-                rule.padded(
-                    rule.stack(volume.slices(), number, volume.window), 0 if rule.scales_sources else volume.lowest
-                )
-                for volume in patient.sources
-            ]
-        )
-        target, mask = (
-            rule.padded(volume.slices()[number][None], volume.lowest) if (volume := patient.volumes.get(kind)) else None
-            for kind in ("target", "mask")
-        )
+        source = np.concatenate([rule.source(volume, number) for volume in patient.sources])
+        target = mask = None
+        if volume := patient.volumes.get("target"):
+            target = rule.padded(volume.slices()[number][None], volume.lowest)
+            if masks := patient.volumes.get("mask"):
+                mask = rule.padded(masks.slices()[number][None], 0)
+                target = np.where(mask > 0, target, target.dtype.type(volume.lowest))
         return Sample(
             self.names[index],
             source=_tensor(source.astype(np.float32) if source.dtype == np.int32 else source),
             target=None if target is None else _tensor(target),
-            weights=None if mask is None or target is None else _tensor(mask * np.uint8(_INSIDE)),
+            weights=None if mask is None else _tensor(mask * np.uint8(_INSIDE)),
         )
 
 

@@ -2,15 +2,18 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
+import SimpleITK
 import torch
 import yaml
 
 from configs import build
 from configs.load import load_config
 from configs.schema import REPLACED
+from data.drawn_volumes import draw_patient
 from models.originals.weights import export_original, scheme_of
 from tests.images import write_data_set
 from tests.runs import run, translate
@@ -67,7 +70,13 @@ def data_sets(tmp_path: Path) -> dict[str, Path]:
     write_data_set(tmp_path / "halves", [""])
     write_data_set(tmp_path / "folders", ["_A", "_B"], width=128)
     write_data_set(tmp_path / "labels", ["_label", "_inst", "_img"], width=128)
-    return {name: tmp_path / name for name in ("halves", "folders", "labels")}
+    for split, name in product(("train", "val", "test"), ("1", "2")):
+        patient = draw_patient(0, int(name), (3, 64, 64))
+        for kind, array in {"A": patient.mr, "B": patient.ct, "mask": patient.mask}.items():
+            path = tmp_path / "volumes" / f"{split}_{kind}" / f"{name}.nii.gz"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            SimpleITK.WriteImage(SimpleITK.GetImageFromArray(array), path)
+    return {name: tmp_path / name for name in ("halves", "folders", "labels", "volumes")}
 
 
 def test_recipes_have_no_former_settings() -> None:
@@ -99,6 +108,7 @@ def settings_of(recipe: Path, data_sets: dict[str, Path]) -> list[str]:
     """Overrides that make a recipe small; its losses, updates and schedules stay."""
     config = load_config(recipe, ["data.root=/data"])
     layout = "halves" if config.data.layout == "side_by_side" else "labels" if config.data.n_classes else "folders"
+    layout = "volumes" if config.data.has_volumes else layout
     settings = [f"data.root={data_sets[layout]}", *SMALL, *SMALL_BY_PREPROCESS[config.data.preprocess]]
     taps_a_fifth_block = config.method.name == "contrastive"
     settings += ["generator.scale=1"] * (config.generator.scale != 1)  # docs/converting.md's commands train it at 2
@@ -135,7 +145,7 @@ def test_it_trains_and_translates(recipe: Path, direction: str, data_sets: dict[
     if config.has_encoder:
         cluster_features.main(["--checkpoint", str(run_folder)])
     translate("--checkpoint", str(run_folder), "--output", str(tmp_path / "out"))
-    assert (tmp_path / "out" / "1.png").is_file()
+    assert (tmp_path / "out" / ("1.nii.gz" if config.data.has_volumes else "1.png")).is_file()
 
 
 @pytest.mark.parametrize(
