@@ -81,6 +81,10 @@ class ImageStore:
         """Return the file suffix of a translation. source: File of the source, or None."""
         return ".tif" if self.follows_sources and file_tags(source) else self.suffix
 
+    def spread_suffix(self, suffix: str) -> str:
+        """Return the suffix of a standard deviation in float32, given the suffix of the translation."""
+        return ".tif"
+
     def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
         """Write a (C, H, W) image, and mark its pixels without data. A TIFF gets the tags of its source.
 
@@ -168,7 +172,8 @@ class OutputFolder:
 
     def spread(self, name: str) -> Path:
         """Return the path of the standard deviation of a sample's translations, (C, H, W) float32."""
-        return self.path / f"{name}{SPREAD}.tif"
+        suffix = self.image(name).name.removeprefix(Path(name).name)
+        return self.path / f"{name}{SPREAD}{self.store.spread_suffix(suffix)}"
 
     def is_written(self, name: str) -> bool:
         """Return whether all files of a sample's translation exist."""

@@ -76,28 +76,30 @@ class VolumeTranslator:
             batch_size=request.batch_size or _BATCH,
         )
 
-    def translate(self, sources: Sequence[np.ndarray]) -> np.ndarray:
-        """Translate the source volumes of a patient, (D, H, W) each, to a volume of the same size.
+    def translate(self, sources: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
+        """Translate the source volumes of a patient, (D, H, W) each. Return a volume of the same size, and its spread.
 
-        Integers are rounded half to even. All values are clipped to `bounds`.
+        Integers are rounded half to even. All values are clipped to `bounds`. The spread is the standard deviation of
+        the translations of several checkpoints, float32 in units of the targets. It is None without `has_spread`.
         """
+        shape, n_axes = sources[0].shape, len(self.axes)
         windows = [value_window(source) if self.rule.scales_sources else (0.0, 1.0) for source in sources]
-        total = np.zeros(sources[0].shape, np.float32) if len(self.axes) > 1 else None
-        result = np.empty(sources[0].shape, self.dtype)
-        for axis in self.axes:
-            number = AXES.index(axis)
+        result = np.empty(shape, self.dtype)
+        total = np.zeros(shape, np.float32) if n_axes > 1 else None
+        spread = np.zeros(shape, np.float32) if self.predictor.has_spread else None
+        for number in map(AXES.index, self.axes):
             slices = [np.moveaxis(source, number, 0) for source in sources]
-            written = np.moveaxis(result if total is None else total, number, 0)
-            for first, values in self._batches(slices, windows):
-                part = slice(first, first + len(values))
+            for first, fakes in self._batches(slices, windows):
+                part = slice(first, first + len(fakes))
                 if total is None:
-                    written[part] = self._final(values)
+                    np.moveaxis(result, number, 0)[part] = self._final(fakes[:, 0])
                 else:
-                    written[part] += values
-        if total is not None:
-            for z, plane in enumerate(total):
-                result[z] = self._final(plane / len(self.axes))
-        return result
+                    np.moveaxis(total, number, 0)[part] += fakes[:, 0]
+                if spread is not None:
+                    np.moveaxis(spread, number, 0)[part] += fakes[:, 1] / n_axes
+        for z, plane in enumerate([] if total is None else total):
+            result[z] = self._final(plane / n_axes)
+        return result, spread
 
     def _final(self, values: np.ndarray) -> np.ndarray:
         values = values.clip(*self.bounds)
@@ -106,13 +108,13 @@ class VolumeTranslator:
     def _batches(
         self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the index of the first slice of each batch, and the translated slices, (N, H, W) float32."""
+        """Yield the first index of each batch, and its translations (and spreads), (N, C, H, W) float32."""
         n_slices = len(slices[0])
         for first in range(0, n_slices, self.batch_size):
             indices = range(first, min(first + self.batch_size, n_slices))
             fits = [self._fitted(slices, windows, index) for index in indices]
             fakes = self.predictor.translate(Batch.of([fit.padded for fit in fits]))
-            yield first, torch.stack([fit.window.cut(fake)[0] for fit, fake in zip(fits, fakes, strict=True)]).numpy()
+            yield first, torch.stack([fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]).numpy()
 
     def _fitted(self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]], index: int) -> Any:
         stacks = [self.rule.stack(each, index, window) for each, window in zip(slices, windows, strict=True)]
@@ -131,6 +133,10 @@ class VolumeStore(ImageStore):
         own = str(source).removeprefix(volume_name(str(source)))
         return self.suffix or {"": ".nii.gz", ".nii": ".nii.gz", ".mhd": ".mha", ".nhdr": ".nrrd"}.get(own, own)
 
+    def spread_suffix(self, suffix: str) -> str:
+        """Return the suffix of the translation."""
+        return suffix
+
 
 def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -> None:
     """Translate the volumes of a request. Write the translations, metrics.json and a gallery.
@@ -138,14 +144,14 @@ def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -
     Raises:
         UserError, OSError: An option, a file or a folder cannot be used. All other volumes are translated first.
     """
-    refused = [f"--{name.replace('_', '-')}" for name in _REFUSED if getattr(request, name) is not None]
-    if refused := refused + ["--spread"] * request.spread:
+    if refused := [f"--{name.replace('_', '-')}" for name in _REFUSED if getattr(request, name) is not None]:
         raise DataError(f"{', '.join(refused)}: cannot be used with volumes. Remove the option.")
     split = None if request.input else request.split or translated_split(loaded.config)
     patients = volumes_of_split(loaded, split) if split else volumes_of_input(loaded, request)
     layout, files = WholeVolumes(patients), loaded.config.data.target_files
     store = VolumeStore(suffix="." + files.partition(".")[2] if files else "")
-    folder = OutputFolder(request.output or default_output(loaded, request), layout, store)
+    output = request.output or default_output(loaded, request)
+    folder = OutputFolder(output, layout, store, has_spread=request.spread)
     folder.prepare(request.existing)
     with folder.locked() if world.is_main else nullcontext():
         predictor = requested_predictor(loaded, request, world.device, folder.path, None)
@@ -185,11 +191,12 @@ class _Results:
         if self.request.average_axes and max(spacing) > _MOST_RATIO * min(spacing):
             sides = "x".join(map(exact, spacing))
             logger.warning("%s: has voxels of %s mm. --average-axes is meant for cubic voxels", name, sides)
-        is_kept = self.request.existing == "keep" and path.exists()
+        is_kept = self.request.existing == "keep" and self.folder.is_written(name)
         if is_kept:
-            fake = read_volume(path).array
+            fake, spread = read_volume(path).array, None
         else:
-            fake = self.translator.translate([volume.array for kind, volume in volumes.items() if is_source(kind)])
+            sources = [volume.array for kind, volume in volumes.items() if is_source(kind)]
+            fake, spread = self.translator.translate(sources)
             if mask is not None:
                 fake[mask <= 0] = bounds[0]
         low, high = self.request.window or bounds
@@ -199,6 +206,8 @@ class _Results:
             write_png(self.folder.path / file, shown[kind])
         if not is_kept:
             write_volume(path, fake, Path(str(files["source"])))
+        if spread is not None:
+            write_volume(self.folder.spread(name), spread, Path(str(files["source"])))
         figures = {} if target is None else volume_figures(target, fake, mask, bounds)
         if figures:
             self.figures[name] = figures
