@@ -237,7 +237,7 @@ class Conditioning:
         return self.target_range.from_float(images, dtype) if self.target_range else images_to_uint8(images)
 
     def pixel_differences(self, images: Tensor) -> Tensor:
-        """Convert differences between translated images to float32 differences between the values of `pixels`."""
+        """Scale differences between translated images to float32 differences between pixel values of image files."""
         _, scale = (self.target_range or ValueRange((0.0,), (255.0,)))._low_and_scale(images.device)
         return (images.float() / scale).expand(-1, 3 if self.target_is_rgb else -1, -1, -1)
 

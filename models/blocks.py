@@ -16,7 +16,7 @@ Upsample = Literal["transposed", "nearest", "bilinear", "residual", "antialiased
 Output = Literal["tanh", "linear"]
 Skips = Literal["none", "half", "full"]
 
-_MIN_WIDTH = 16  # fewest channels of layers that enlarge the source; fewer if base_channels is smaller
+_MIN_WIDTH = 16  # minimum number of channels after a doubling of the size, unless base_channels is smaller
 
 
 class RecomputableSequential(Recomputable, nn.Sequential):

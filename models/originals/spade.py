@@ -1,6 +1,6 @@
 """File formats of SPADE's and OASIS's networks. OASIS's generator consists of SPADE's blocks.
 
-With spectral norm, the files contain the undivided weights and the vectors of the power iteration.
+With spectral norm, the files contain the weights before the normalization and the vectors of the power iteration.
 """
 
 import math
@@ -51,7 +51,7 @@ UNET: Rules = {
 
 
 def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
-    """Return the original names of the convolutions. Norms are left out: no convolution before them has a bias."""
+    """Return the original names of the convolutions. Norms need a name only to cancel biases; here there are none."""
     last = len(cast(nn.ModuleList, network.scales[0].layers))
     rules = {
         r"scales\.(\d+)\.head": rf"discriminator_\1.model{last}.0",
