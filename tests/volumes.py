@@ -1,0 +1,54 @@
+"""Volumes of patients as files, written by SimpleITK."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import SimpleITK as sitk  # noqa: N813
+from torch import Tensor
+
+from data.drawn_volumes import draw_patient
+
+SIZE = (8, 20, 16)  # depth, height and width of drawn patients
+RAS = (-1, 0, 0, 0, -1, 0, 0, 0, 1)
+
+
+def save_volume(
+    path: Path,
+    array: np.ndarray | Tensor,
+    spacing: Sequence[float] = (1, 1, 1),
+    origin: Sequence[float] = (0, 0, 0),
+    direction: Sequence[float] = (1, 0, 0, 0, 1, 0, 0, 0, 1),
+) -> Path:
+    path.parent.mkdir(exist_ok=True, parents=True)
+    image = sitk.GetImageFromArray(np.asarray(array))
+    image.SetSpacing(list(map(float, spacing)))
+    image.SetOrigin(list(map(float, origin)))
+    image.SetDirection(list(map(float, direction)))
+    sitk.WriteImage(image, str(path))
+    return path
+
+
+def noise(seed: int, size: Sequence[int] = (4, 5, 6)) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-1000, 2000, size).astype(np.int16)
+
+
+def save_files(folder: Path, files: Mapping[str, Tensor]) -> Path:
+    """Write the bytes of a reference case."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
+        (folder / name).write_bytes(content.numpy().tobytes())
+    return folder
+
+
+def save_patients(root: Path, splits: Mapping[str, int], suffix: str = ".nii.gz", **geometry: Any) -> Path:
+    """Write drawn patients p001, p002 and so on to ROOT/SPLIT_A, SPLIT_B and SPLIT_mask."""
+    number = 0
+    for split, n_patients in splits.items():
+        for _ in range(n_patients):
+            number += 1
+            patient = draw_patient(0, number, SIZE)
+            for kind, array in (("A", patient.mr), ("B", patient.ct), ("mask", patient.mask)):
+                save_volume(root / f"{split}_{kind}" / f"p{number:03}{suffix}", array, **geometry)
+    return root
