@@ -21,12 +21,14 @@ from data.cache import CachedLayout, SampleCache
 from data.files.image_files import StoredForm, is_8_bit_rgb, read_stored
 from data.files.tiff_tags import TIFF_SUFFIXES
 from data.folder import Blob, data_set_folder
-from data.layout import Layout
+from data.layout import Layout, PairingError
+from data.loader import max_bad_samples
 from data.map_reader import fitting, read_part, stack_files
 from data.preprocessing import no_data
 from data.validation_split import possible_shares, split_validation
 from utils.errors import ConfigError
 from utils.files import expanded
+from utils.log import logger
 from utils.signatures import accepted, argument_names
 from utils.text import exact
 
@@ -100,6 +102,20 @@ def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any
     values = vars(data) | {"n_classes": number_of_classes(data, named_classes(data)), **facts}
     root = {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
     return accepted(function, values | root)
+
+
+def _usable_split(config: Config, split: str, *, needs_labels: bool = False) -> Layout:
+    """Return a split for training. With data.on_bad_sample=skip, leave out patients with unusable volumes."""
+    try:
+        return open_split(config, split, needs_targets=True, needs_labels=needs_labels)
+    except PairingError as error:
+        n_patients = len(set(error.rest.groups)) + len(error.problems)
+        may_skip = config.data.has_volumes and config.data.on_bad_sample == "skip" and len(error.rest)
+        if not may_skip or len(error.problems) > max_bad_samples(n_patients):
+            raise
+        for problem in error.problems:
+            logger.warning("skipped a patient: %s", problem)
+        return error.rest
 
 
 def check_has_split(config: Config, split: str, other_choice: str = "") -> None:
@@ -268,11 +284,11 @@ class Splits:
 
 def open_splits(config: Config) -> Splits:
     """Return the splits of a run. Raise ConfigError if train.validation_share leaves training or validation empty."""
-    needs_labels, share = config.loss.outside_mask > 0, config.train.validation_share
-    train = open_split(config, TRAIN, needs_targets=True, needs_labels=needs_labels)
+    share = config.train.validation_share
+    train = _usable_split(config, TRAIN, needs_labels=config.loss.outside_mask > 0)
     own, group = validation_split(config), config.train.validation_group
     if own and own != TRAIN:
-        return Splits(train, open_split(config, own, needs_targets=True), own)
+        return Splits(train, _usable_split(config, own), own)
     if own or not share:
         return Splits(train, train, TRAIN)
     rest, held_back = split_validation(train, share, group)

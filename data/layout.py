@@ -64,9 +64,10 @@ class Layout(ABC):
 
     @property
     def files(self) -> Iterator[Blob]:
-        """The files of all samples."""
+        """The files of all samples, each once. Slices of a volume have the same file."""
         for side in self.sides:
-            yield from (file for index in range(len(side)) for file in side.provenance(index).files.values())
+            files = (file for index in range(len(side)) for file in side.provenance(index).files.values())
+            yield from dict.fromkeys(files)
 
     @property
     def sides(self) -> Sequence["Layout"]:

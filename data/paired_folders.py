@@ -24,6 +24,7 @@ IF_MISSING = {  # remedies if the folder of a map is missing
     "data.instance_edges=false, and if features use instances, set features.regions=labels",
     "weights": "; to train without weights, set data.weight_folder=null",
     "labels": "; to train without label maps, set loss.outside_mask=0",
+    "mask": "; to train without masks, set data.mask_folder=null",
 }
 _UNMATCHED = "has no partner of the same name"
 _NO_PAIRS = "for images that are not pairs set data.layout=unpaired_folders and method.name=contrastive or cycle"
@@ -185,14 +186,15 @@ def _count_unmatched(indices: Mapping[str, Mapping[str, Blob]]) -> int:
 def _without_common_ending(index: Mapping[str, B]) -> Mapping[str, B]:
     """Remove the longest ending that all names have in common, such as _leftImg8bit. Only whole words are removed.
 
-    A number is not a word, so numbered frames keep different names. A single name is not shortened.
+    A number is not a word, so numbered frames keep different names. Only 0000, nnU-Net's first channel, counts as a
+    word. A single name is not shortened.
     """
     if len(index) < 2:
         return index
     first = next(iter(index))
     for start in re.finditer(r"[_.-]", first):  # the longest ending first
         ending = first[start.start() :]
-        is_words = all(re.search(r"[A-Za-z]", word) for word in re.split(r"[_.-]", ending)[1:])
+        is_words = all(re.search(r"[A-Za-z]|^0000$", word) for word in re.split(r"[_.-]", ending)[1:])
         if is_words and all(name.endswith(ending) for name in index):
             return {name.removesuffix(ending): file for name, file in index.items()}
     return index

@@ -39,10 +39,12 @@ class VolumeFile(LocalFile):
         return " ".join(file.state() for file in self._files())
 
     def _files(self) -> list[LocalFile]:
-        """Return the files of the series. A header also has data files of the same name."""
+        """Return the files of the series. The data file of a header has the same name."""
         if self.path.is_dir():
             return [LocalFile(LocalFolder(self.path), path.name) for path in sorted(self.path.iterdir())]
-        paths = self.path.parent.glob(f"{self.path.stem}.*") if self.suffix in (".mhd", ".nhdr") else [self.path]
+        paths = [self.path]
+        if self.suffix.lower() in (".mhd", ".nhdr"):
+            paths = [path for path in self.path.parent.iterdir() if path.name.startswith(f"{self.path.stem}.")]
         return [LocalFile(LocalFolder(path.parent), path.name) for path in sorted(paths)]
 
 
@@ -74,10 +76,12 @@ class CachedVolume:
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
-        """Read the description of a volume. Return None if it is missing or damaged."""
+        """Read the description of a volume. Return None if this file or the .npy file is missing or damaged."""
         try:
-            facts = read_json(path.read_text())
-            return cls(**{**facts, "geometry": Geometry(**{k: tuple(v) for k, v in facts["geometry"].items()})})
+            facts, file = read_json(path.read_text()), str(path.with_suffix(".npy"))  # the cache may have moved
+            np.load(file, mmap_mode="r", allow_pickle=False)
+            geometry = Geometry(**{key: tuple(value) for key, value in facts["geometry"].items()})
+            return cls(**{**facts, "file": file, "geometry": geometry})
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
@@ -110,23 +114,23 @@ def cached_volume(file: VolumeFile, folder: Path, axis: Axis, *, is_mask: bool =
             f"{_FORMAT} {axis} {is_mask} {file.state()}".encode("utf-8", "surrogateescape")
         ).hexdigest()
         described = folder / key[:2] / f"{key[2:]}.json"
-        stored = described.with_suffix(".npy")
         described.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{key[:2]}.lock"):
-            found = CachedVolume.read(described) if stored.is_file() else None
-            return found or _added(file, stored, described, axis, is_mask)
+            return CachedVolume.read(described) or _added(file, described, axis, is_mask)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DataError(f"{folder}: the disk is full. Set data.cache=FOLDER to a folder on another disk") from error
         raise DataError(f"{error.filename or file}: {error.strerror}") from error
 
 
-def _added(file: VolumeFile, stored: Path, described: Path, axis: Axis, is_mask: bool) -> CachedVolume:
-    volume = read_volume(file.path)
+def _added(file: VolumeFile, described: Path, axis: Axis, is_mask: bool) -> CachedVolume:
+    volume, stored = read_volume(file.path), described.with_suffix(".npy")
     array = (volume.array > 0).astype(np.uint8) if is_mask else volume.array
-    slices = np.moveaxis(array, AXES.index(axis), 0)
+    slices = np.ascontiguousarray(np.moveaxis(array, AXES.index(axis), 0))
     with replacing(stored) as unfinished, unfinished.open("wb") as opened:
-        np.save(opened, np.ascontiguousarray(slices))
+        np.lib.format.write_array_header_1_0(opened, np.lib.format.header_data_from_array_1_0(slices))
+        opened.write(slices.data)  # errors of np.save do not tell that the disk is full
+    _mapped.cache_clear()  # it may hold the map of a damaged file
     lowest, highest = float(array.min()), float(array.max())
     flat = slices.reshape(len(slices), -1)
     cached = CachedVolume(

@@ -16,7 +16,7 @@ from data.files.volume_file import VOLUME_SUFFIXES, Geometry, is_series, volume_
 from data.folder import Folder, LocalFolder
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
 from data.map_reader import is_source, source_kinds
-from data.paired_folders import FolderNames, check_own_folders, folder_patterns, has_own_folder, match_names
+from data.paired_folders import IF_MISSING, FolderNames, check_own_folders, folder_patterns, has_own_folder, match_names
 from data.unpaired_folders import UnpairedLayout
 from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volume, volume_folder
 from utils.limits import OF_VOLUME
@@ -51,7 +51,10 @@ class Patients:
         """
         folders = {kind: _folder_of(root, split, pattern) for kind, pattern in patterns.items()}
         problems, unmatched = list[str](), list[str]()
-        found = {kind: _found(folders[kind], root, split, pattern, problems) for kind, pattern in patterns.items()}
+        found = {
+            kind: _found(folders[kind], root, split, pattern, problems, IF_MISSING.get(kind, ""))
+            for kind, pattern in patterns.items()
+        }
         names, files = match_names(found, folders, unmatched)
         masks = tuple(f"{file}:" for file in found.get("mask", {}).values()) if has_more_masks else ()
         problems += [problem for problem in unmatched if not masks or not problem.startswith(masks)]
@@ -78,10 +81,21 @@ def _whole(split: str, pattern: str) -> str:
     return pattern if PATIENT in pattern else f"{pattern}/{PATIENT}"
 
 
-def _found(folder: LocalFolder, root: Folder, split: str, pattern: str, problems: list[str]) -> dict[str, VolumeFile]:
+def existing_patterns(root: Folder, split: str, patterns: Mapping[str, str]) -> dict[str, str]:
+    """Return the patterns of all sources, and the patterns of targets and masks that the split has."""
+    return {
+        kind: pattern
+        for kind, pattern in patterns.items()
+        if is_source(kind) or (has_own_folder(split, pattern) and found_volumes(root, split, pattern))
+    }
+
+
+def _found(
+    folder: LocalFolder, root: Folder, split: str, pattern: str, problems: list[str], if_missing: str = ""
+) -> dict[str, VolumeFile]:
     """Return the volumes that fit a pattern, by patient. Append messages about ambiguous or missing volumes."""
     if not folder.exists():
-        problems.append(f"{folder}: {folder.absence()}")
+        problems.append(f"{folder}: {folder.absence()}{if_missing}")
         return {}
     below = (Path(root.path) / _whole(split, pattern)).relative_to(folder.path).as_posix()
     first, *others = map(re.escape, below.split(PATIENT))
@@ -98,7 +112,7 @@ def _found(folder: LocalFolder, root: Folder, split: str, pattern: str, problems
                 problems.append(f"{file} and {other} have the same name: keep one of them")
     if not found:
         expected = f"{root / _whole(split, pattern)} with {', '.join(VOLUME_SUFFIXES)}, or a folder of DICOM files"
-        problems.append(f"{folder}: holds no volume of the split {split}, expected {expected}")
+        problems.append(f"{folder}: holds no volume of the split {split}, expected {expected}{if_missing}")
     return found
 
 
@@ -111,6 +125,11 @@ def volume_patterns(
     sources, targets = (a, b) if direction == "AtoB" else (b, a)
     masks = {"mask": mask_folder} if mask_folder else {}
     return {**dict(zip(source_kinds(len(sources)), sources, strict=True)), **masks}, {"target": targets[0]}
+
+
+def _check_own_folders(split: str, patterns: Mapping[str, str]) -> None:
+    for kind, pattern in patterns.items():
+        check_own_folders(split, [pattern], f"data.{'mask' if kind == 'mask' else 'source'}_folder")
 
 
 @dataclass(frozen=True)
@@ -247,12 +266,11 @@ class PairedVolumes(RegisteredLayout):
         needs_targets: bool,
     ) -> Layout:
         """Return a split of the data set. See RegisteredLayout."""
-        patterns, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
-        check_own_folders(split, list(patterns.values()), "data.source_folder")
+        sources, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
+        patterns = sources | targets if needs_targets else existing_patterns(root, split, sources | targets)
+        _check_own_folders(split, patterns)
         rule = SliceRule.of(axis, neighbours, source_range, preprocess, crop_height, crop_width)
-        return cls(
-            Patients.find(root, split, patterns | (targets if needs_targets else {})), volume_folder(cache), rule
-        )
+        return cls(Patients.find(root, split, patterns), volume_folder(cache), rule)
 
     @classmethod
     def has_split(
@@ -266,12 +284,6 @@ class PairedVolumes(RegisteredLayout):
     def groups(self) -> Sequence[str]:
         """The patient of each sample."""
         return [patient.name for patient, _ in self._slices]
-
-    @property
-    def files(self) -> Iterator[VolumeFile]:
-        """The volumes of all patients."""
-        for patient in self._patients[:: len(self._rule.axes)]:
-            yield from patient.files.values()
 
     def _notes(self) -> list[tuple[str, str]]:
         n_used, n_all = len(self), sum(patient.n_slices for patient in self._patients)
@@ -362,10 +374,11 @@ class UnpairedVolumes(UnpairedLayout):
     ) -> Layout:
         """Return a split of the data set, or only its sources if targets are not needed. See RegisteredLayout."""
         patterns, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
+        patterns = patterns if needs_targets else existing_patterns(root, split, patterns)
         of_targets = patterns | {"source": targets["target"]}
         sides, problems = list[Layout](), list[str]()
         for of_side, own_range in [(patterns, source_range), (of_targets, None)][: 1 + needs_targets]:
-            check_own_folders(split, list(of_side.values()), "data.source_folder")
+            _check_own_folders(split, of_side)
             rule = SliceRule.of(axis, 0, own_range, preprocess, crop_height, crop_width)
             patients = Patients.find(root, split, of_side, has_more_masks=True)
             try:

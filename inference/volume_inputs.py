@@ -12,10 +12,10 @@ from data.files.volume_file import VOLUME_SUFFIXES, Volume, is_series, read_volu
 from data.folder import Folder, LocalFolder, data_set_folder
 from data.layout import Layout, Provenance
 from data.map_reader import source_kinds
-from data.paired_folders import folder_patterns, has_own_folder, match_names
+from data.paired_folders import folder_patterns, match_names
 from data.validation_split import is_held_back
 from data.volume_cache import VolumeFile
-from data.volumes import PATIENT, Patients, check_geometry, found_volumes, volume_patterns
+from data.volumes import PATIENT, Patients, check_geometry, existing_patterns, found_volumes, volume_patterns
 from inference.load import LoadedGenerator
 from inference.request import Request
 
@@ -59,13 +59,7 @@ def volumes_of_split(loaded: LoadedGenerator, split: str) -> Patients:
     patterns, targets = volume_patterns(data.source_folder, data.target_folder, data.mask_folder, data.direction)
     if loaded.config.method.declaration.pairs:
         patterns |= targets
-    optional = {"target", "mask"}
-    usable = {
-        kind: pattern
-        for kind, pattern in patterns.items()
-        if kind not in optional or (has_own_folder(files_of, pattern) and found_volumes(root, files_of, pattern))
-    }
-    patients = Patients.find(root, files_of, usable)
+    patients = Patients.find(root, files_of, existing_patterns(root, files_of, patterns))
     if not is_part:
         return patients
     return replace(patients, files={name: v for name, v in patients.files.items() if is_held_back(name, share)})

@@ -1,6 +1,7 @@
 """Layouts of volumes: which slices are samples, what a sample holds, and how the volumes of patients are found."""
 
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
@@ -21,7 +22,7 @@ from data.layout import Layout, PairingError
 from data.loader import fingerprint
 from data.validation_split import split_validation
 from data.volumes import SliceRule
-from tests.batches import batches
+from tests.batches import CROPS, batches
 from tests.volumes import RAS, SIZE, noise, save_files, save_patients, save_volume
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -183,9 +184,7 @@ def test_splits_keep_patients_together_and_files_are_listed_once(opened: Opened,
 
 @pytest.mark.parametrize("case", CASES["agreement"], ids=lambda case: case.get("names", "agrees"))
 def test_source_and_target_must_have_one_geometry(case: dict[str, Any], opened: Opened, tmp_path: Path) -> None:
-    geometries = [
-        Geometry(**{key: tuple(value) for key, value in case[kind].items()}) for kind in ("source", "target")
-    ]
+    geometries = [Geometry(**{key: tuple(value) for key, value in case[kind].items()}) for kind in ("source", "target")]
     difference = geometries[0].difference(geometries[1])
     assert (difference is None) == case["agrees"]
     assert difference is None or difference.startswith(case["names"])
@@ -209,19 +208,17 @@ def test_volumes_of_any_orientation_are_compared_as_seen(opened: Opened, tmp_pat
     assert torch.equal(sample.source, sample.maps["target"])
 
 
-SERIES = {
-    f"{{}}/{name}": content
-    for case in CASES["files"]
-    if case["name"] == "series"
-    for name, content in case["files"].items()
-}
 PATTERNS: list[Any] = [
     (
         ["data.source_folder={patient}/mr", "data.target_folder={patient}/ct", "data.mask_folder={patient}/mask"],
         [f"{patient}/{kind}.mha" for patient in ("AB/1ABA001", "AB/1ABA002") for kind in ("mr", "ct", "mask")],
         ["AB/1ABA001", "AB/1ABA002"],
     ),
-    ([], ["train_A/p1_mr.nii.gz", "train_A/p2_mr.nii.gz", "train_B/p1_ct.mha", "train_B/p2_ct.mha"], ["p1_mr", "p2_mr"]),
+    (
+        [],
+        ["train_A/p1_mr.nii.gz", "train_A/p2_mr.nii.gz", "train_B/p1_ct.mha", "train_B/p2_ct.mha"],
+        ["p1_mr", "p2_mr"],
+    ),
     ([], ["train_A/p1_0000.nii", "train_A/p2_0000.nii", "train_B/p1.nii", "train_B/p2.nii"], ["p1_0000", "p2_0000"]),
     (
         ["data.source_folder={split}/{patient}_0000", "data.target_folder={split}/{patient}_0001"],
@@ -253,3 +250,111 @@ def test_patterns_find_patients(
     assert sample.source.shape == sample.maps["target"].shape == (1, *series["array"].shape[1:])
     files = [str(file) for file in layout.files]
     assert len(files) == len(set(files)) == len(names) * (2 + ("mask_folder" in str(settings)))
+
+
+@pytest.fixture
+def heads(tmp_path: Path) -> Path:
+    """Two patients with masks."""
+    return save_patients(tmp_path, {"train": 2})
+
+
+def test_missing_and_ambiguous_volumes_are_named(opened: Opened, heads: Path) -> None:
+    def problems(*settings: str, **options: Any) -> list[str]:
+        with pytest.raises(PairingError) as error:
+            opened(*settings, **options)
+        return [problem.replace(f"{heads}/", "") for problem in error.value.problems]
+
+    remedy = "; to train without masks, set data.mask_folder=null"
+    folders = "no such folder; folders next to it: cache, train_A, train_B, train_mask"
+    opened()
+    assert problems("data.mask_folder=m") == [f"m: {folders}{remedy}"]
+    assert problems("data.source_folder=a") == [f"a: {folders}"]
+    (found,) = problems("data.source_folder={patient}/mr", "data.target_folder=train_B")
+    assert found.startswith(f"{heads}: holds no volume of the split train, expected {{patient}}/mr with .nii, ")
+    (heads / "train_mask" / "p002.nii.gz").unlink()
+    lacking = "p002.nii.gz: has no partner of the same name in train_mask"
+    assert problems(MASKED) == [f"train_A/{lacking}", f"train_B/{lacking}"]
+    (heads / "train_B" / "p001.nii.gz").rename(heads / "train_B" / "P001.nii.gz")
+    assert "P001.nii.gz differs only in upper and lower case: rename one file" in problems()[0]
+    (heads / "train_B" / "P001.nii.gz").rename(heads / "train_B" / "p001.nii.gz")
+    save_volume(heads / "train_B" / "p001.nii", noise(0))
+    assert problems() == ["train_B/p001.nii.gz and train_B/p001.nii have the same name: keep one of them"]
+
+
+def test_folders_without_split_are_for_training_only(opened: Opened, heads: Path) -> None:
+    (heads / "train_A").rename(heads / "val_A")
+    (heads / "train_B").rename(heads / "val_B")
+    with pytest.raises(DataError, match=r"^data\.mask_folder=train_mask does not contain \{split\}"):
+        opened("data.mask_folder=train_mask", split="val")
+    maps = opened("data.mask_folder=train_mask", split="val", needs_targets=False).read(0).maps
+    assert maps.keys() == {"source", "target"}  # volumes that exist are read
+    with pytest.raises(DataError, match="no slice is used, because all are constant or outside the masks"):
+        save_volume(heads / "val_B" / "p001.nii.gz", np.zeros(SIZE, np.uint8))
+        save_volume(heads / "val_B" / "p002.nii.gz", np.zeros(SIZE, np.uint8))
+        opened(split="val")
+
+
+def test_training_can_leave_out_damaged_volumes(
+    opened: Opened, skipping: Callable[..., Splits], heads: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = heads / "train_B" / "p001.nii.gz"
+    damaged.write_bytes(damaged.read_bytes()[:-40])
+    problem = f"{damaged}: is damaged or incomplete. Copy it again."
+    with pytest.raises(PairingError) as error:
+        opened(MASKED)
+    assert error.value.problems == (problem,)
+    assert {*error.value.rest.groups} == {"p002"}
+    splits = skipping(MASKED)
+    assert {*splits.train.groups} == {*splits.validation.groups} == {"p002"}
+    assert splits.train.read(0).maps.keys() == {"source", "target", "weights"}
+    assert [record.message for record in caplog.records] == [f"skipped a patient: {problem}"]
+    save_volume(heads / "train_A" / "p002.nii.gz", noise(0))
+    with pytest.raises(PairingError, match=r"p001.*damaged.*; p002: .* sizes 6x5x4 and 16x20x8"):
+        skipping()
+
+
+def test_small_slices_are_padded_to_the_crop(opened: Opened, heads: Path) -> None:
+    layout = opened(MASKED, "data.neighbours=1", "data.preprocess=crop", "data.crop_width=24", "data.crop_height=16")
+    plain = opened(MASKED, "data.neighbours=1")
+    for index in (0, 5):
+        maps, expected = layout.read(index).maps, plain.read(index).maps
+        for kind, n_channels, value in (("source", 3, None), ("target", 1, -1024), ("weights", 1, 0)):
+            assert maps[kind].shape == (n_channels, 20, 24)
+            assert torch.equal(maps[kind][..., 4:20], expected[kind])
+            if value is not None:
+                assert (maps[kind][..., :4] == value).all()
+                assert (maps[kind][..., 20:] == value).all()
+        assert (maps["source"][..., 20:] == maps["source"][0, 0, 0]).all()
+        assert maps["source"][0, 0, 0] <= expected["source"].min()
+
+
+def test_volumes_of_several_types_fit_in_one_batch(opened: Opened, tmp_path: Path) -> None:
+    for number, kind in enumerate((np.int16, np.uint16, np.float32)):
+        for folder in ("train_A", "train_B"):
+            save_volume(tmp_path / folder / f"p{number}.mha", abs(noise(number)).astype(kind))
+    layout = opened("data.preprocess=crop", "data.crop_width=8", "data.crop_height=8")
+    (batch,) = batches(layout, 1, preprocessing=replace(CROPS, crop_width=8, crop_height=8, min_size=8), size=12)
+    assert batch.source.dtype == batch.maps["target"].dtype == torch.float32
+    tiff = opened("data.source_folder=train_A", "data.target_folder=train_A")
+    assert torch.equal(tiff.read(5).source[0], torch.from_numpy(abs(noise(1)).astype(np.float32))[1])
+
+
+def test_sides_without_pairs_have_patients_of_their_own(opened: Opened, tmp_path: Path) -> None:
+    for folder, names in (("A", "abc"), ("B", "xy"), ("mask", "abcxyz")):
+        for number, name in enumerate(names):
+            array = np.arange(4)[:, None, None].repeat(5, 1).repeat(6, 2) if folder == "mask" else noise(number)
+            save_volume(tmp_path / f"train_{folder}" / f"{name}.mha", array.astype(np.int16))
+    unpaired = ["data.layout=unpaired_volumes", "method.name=cycle", "loss.l1=0", "data.source_range=volume"]
+    layout = opened(*unpaired, "data.target_range=[-1000,2000]", MASKED)
+    assert [list(dict.fromkeys(side.groups)) for side in layout.sides] == [["a", "b", "c"], ["x", "y"]]
+    assert [len(side) for side in layout.sides] == [9, 6]  # slice 0 is outside of the masks
+    sample = layout.read(8)
+    assert sample.maps.keys() == {"source", "target"}
+    assert torch.equal(sample.maps["target"][0], torch.from_numpy(noise(0)[3]))
+    assert (sample.source.dtype, layout.names[8]) == (torch.float32, "c/0003")
+    assert len(list(layout.files)) == 10
+    (tmp_path / "train_B" / "y.mha").write_bytes(b"")
+    with pytest.raises(PairingError, match=r"^\S*train_B/y\.mha: is damaged or incomplete"):
+        opened(*unpaired, "data.target_range=[-1000,2000]")
+    shutil.rmtree(tmp_path / "train_B")
+    assert len(opened(*unpaired, "data.target_range=[0,1]", needs_targets=False)) == 12
