@@ -23,7 +23,7 @@ from utils.plain_values import read_json
 Axis = Literal["axial", "coronal", "sagittal"]
 AXES: tuple[Axis, ...] = ("axial", "coronal", "sagittal")
 """Names of the axes of an array (D, H, W) that is stored in LPS order."""
-_FORMAT = 1  # version of the cache files, part of each key
+_FORMAT = 2  # version of the cache files, part of each key
 _PERCENTILES = (0.1, 99.9)
 
 
@@ -56,6 +56,7 @@ class CachedVolume:
     geometry, orientation, has_orientation: See Volume.
     is_varied: For each slice, whether the slice has more than one value.
     is_inside: For each slice, whether any value is above 0.
+    dtype: NumPy name of the values' type: uint8, uint16, int16 or float32.
     lowest, highest: Values of the volume.
     window: Percentiles 0.1 and 99.9 of all values above the lowest value. Padding has the lowest value.
     """
@@ -66,6 +67,7 @@ class CachedVolume:
     has_orientation: bool
     is_varied: list[bool]
     is_inside: list[bool]
+    dtype: str
     lowest: float
     highest: float
     window: tuple[float, float]
@@ -81,8 +83,8 @@ class CachedVolume:
             facts, file = read_json(path.read_text()), str(path.with_suffix(".npy"))  # the cache may have moved
             np.load(file, mmap_mode="r", allow_pickle=False)
             geometry = Geometry(**{key: tuple(value) for key, value in facts["geometry"].items()})
-            return cls(**{**facts, "file": file, "geometry": geometry})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return cls(**{**facts, "file": file, "geometry": geometry, "window": tuple(facts["window"])})
+        except (OSError, EOFError, ValueError, TypeError, KeyError, AttributeError):
             return None
 
 
@@ -91,7 +93,7 @@ def _mapped(file: str) -> np.ndarray:
     try:
         slices: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
         return slices
-    except (OSError, ValueError) as error:
+    except (OSError, EOFError, ValueError) as error:
         raise DataError(f"{file}: this file of the cache is missing or damaged. Delete its folder") from error
 
 
@@ -119,7 +121,8 @@ def cached_volume(file: VolumeFile, folder: Path, axis: Axis, *, is_mask: bool =
             return CachedVolume.read(described) or _added(file, described, axis, is_mask)
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError(f"{folder}: the disk is full. Set data.cache=FOLDER to a folder on another disk") from error
+            remedy = "Free space there, or set data.cache to a folder on another disk."
+            raise DataError(f"{folder}: too little space for {file}. {remedy}") from error
         raise DataError(f"{error.filename or file}: {error.strerror}") from error
 
 
@@ -129,7 +132,7 @@ def _added(file: VolumeFile, described: Path, axis: Axis, is_mask: bool) -> Cach
     slices = np.ascontiguousarray(np.moveaxis(array, AXES.index(axis), 0))
     with replacing(stored) as unfinished, unfinished.open("wb") as opened:
         np.lib.format.write_array_header_1_0(opened, np.lib.format.header_data_from_array_1_0(slices))
-        opened.write(slices.data)  # errors of np.save do not tell that the disk is full
+        opened.write(slices.data)  # np.save would hide that the disk is full
     _mapped.cache_clear()  # it may hold the map of a damaged file
     lowest, highest = float(array.min()), float(array.max())
     flat = slices.reshape(len(slices), -1)
@@ -140,6 +143,7 @@ def _added(file: VolumeFile, described: Path, axis: Axis, is_mask: bool) -> Cach
         has_orientation=volume.has_orientation,
         is_varied=(flat.max(axis=1) > flat.min(axis=1)).tolist(),
         is_inside=(flat.max(axis=1) > 0).tolist(),
+        dtype=str(array.dtype),
         lowest=lowest,
         highest=highest,
         window=value_window(array),

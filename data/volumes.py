@@ -1,7 +1,7 @@
 """Layouts `paired_volumes` and `unpaired_volumes`. A sample is a slice of the volumes of a patient."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, Self
@@ -22,7 +22,7 @@ from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volum
 from utils.limits import OF_VOLUME
 from utils.text import counted, exact
 
-PATIENT = "{patient}"  # in a pattern: the name of the patient, which can contain "/"
+PATIENT = "{patient}"  # place of the patient's name in a pattern. A name can contain "/"
 _RESAMPLE = "Resample one onto the other, as with SimpleITK.Resample(source, target)."
 _INSIDE = 255  # weight 1 in uint8
 
@@ -47,7 +47,7 @@ class Patients:
         has_more_masks: Whether masks of other patients are allowed.
 
         Raises:
-            DataError: The data set is not on a local disk.
+            DataError: The data set is not on a local disk, or two volumes of a folder have the same name.
         """
         folders = {kind: _folder_of(root, split, pattern) for kind, pattern in patterns.items()}
         problems, unmatched = list[str](), list[str]()
@@ -93,7 +93,10 @@ def existing_patterns(root: Folder, split: str, patterns: Mapping[str, str]) -> 
 def _found(
     folder: LocalFolder, root: Folder, split: str, pattern: str, problems: list[str], if_missing: str = ""
 ) -> dict[str, VolumeFile]:
-    """Return the volumes that fit a pattern, by patient. Append messages about ambiguous or missing volumes."""
+    """Return the volumes that fit a pattern, by patient. Append messages about missing volumes.
+
+    Raise DataError if two volumes have the same name.
+    """
     if not folder.exists():
         problems.append(f"{folder}: {folder.absence()}{if_missing}")
         return {}
@@ -104,12 +107,14 @@ def _found(
     volumes = {name: volume_name(name) for name in names if name.lower().endswith(VOLUME_SUFFIXES)}
     parents = {PurePosixPath(name).parent.as_posix() for name in names if name not in volumes} - {"."}
     volumes |= {name: name for name in parents if rule.fullmatch(name) and is_series(Path(folder.path, name))}
-    found = dict[str, VolumeFile]()
+    found, twins = dict[str, VolumeFile](), list[str]()
     for name in sorted(volumes):
         if match := rule.fullmatch(volumes[name]):
             file = VolumeFile(folder, name)
             if (other := found.setdefault(match["patient"], file)) is not file:
-                problems.append(f"{file} and {other} have the same name: keep one of them")
+                twins.append(f"{file} and {other} have the same name: keep one of them")
+    if twins:
+        raise DataError(*twins)
     if not found:
         expected = f"{root / _whole(split, pattern)} with {', '.join(VOLUME_SUFFIXES)}, or a folder of DICOM files"
         problems.append(f"{folder}: holds no volume of the split {split}, expected {expected}{if_missing}")
@@ -236,6 +241,8 @@ class PairedVolumes(RegisteredLayout):
             except DataError as error:
                 problems += error.problems
         self._patients = opened
+        self._source_dtype = _common_dtype(volume for patient in opened for volume in patient.sources)
+        self._target_dtype = _common_dtype(each.volumes["target"] for each in opened if "target" in each.volumes)
         self._slices = [(patient, index) for patient in opened for index in patient.used_slices()]
         has_axes = len(rule.axes) > 1
         places = (f"{patient.name}/{patient.axis}" if has_axes else patient.name for patient, _ in self._slices)
@@ -292,10 +299,7 @@ class PairedVolumes(RegisteredLayout):
         of_patients = counted(len(self._patients) // len(self._rule.axes), "patient")
         notes = [
             ("slices", f"{n_used:,} of {n_all:,} slices of {of_patients}; the others are empty or outside the mask"),
-            (
-                "cache",
-                f"{n_bytes / 2**20:,.0f} MiB of volumes in {Path(volumes[0].file).parents[1]}" if volumes else "empty",
-            ),
+            ("cache", f"{n_bytes / 2**20:,.0f} MiB of volumes in {Path(volumes[0].file).parents[1]}"),
         ]
         if self._rule.scales_sources:
             ends = zip(*(volume.window for patient in self._patients for volume in patient.sources), strict=True)
@@ -323,14 +327,20 @@ class PairedVolumes(RegisteredLayout):
                 target = np.where(mask > 0, target, target.dtype.type(volume.lowest))
         return Sample(
             self.names[index],
-            source=_tensor(source.astype(np.float32) if source.dtype == np.int32 else source),
-            target=None if target is None else _tensor(target),
-            weights=None if mask is None else _tensor(mask * np.uint8(_INSIDE)),
+            source=_tensor(source, np.dtype(np.float32) if rule.scales_sources else self._source_dtype),
+            target=None if target is None else _tensor(target, self._target_dtype),
+            weights=None if mask is None else _tensor(mask * np.uint8(_INSIDE), np.dtype(np.uint8)),
         )
 
 
-def _tensor(array: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.array(array))  # a copy, because the file is mapped into memory as read-only
+def _tensor(array: np.ndarray, dtype: np.dtype) -> Tensor:
+    return torch.from_numpy(np.array(array, dtype))  # a copy, because the file is mapped into memory as read-only
+
+
+def _common_dtype(volumes: Iterable[CachedVolume]) -> np.dtype:
+    """Return the type for all values, so that slices of all patients fit in one batch: a type of files, or float32."""
+    dtype = np.result_type(np.uint8, *{volume.dtype for volume in volumes})
+    return np.dtype(np.float32) if dtype.itemsize > 2 else dtype
 
 
 def _opened(name: str, files: Mapping[str, VolumeFile], folder: Path, axis: Axis) -> _Patient:
@@ -353,6 +363,7 @@ class UnpairedVolumes(UnpairedLayout):
     has_volumes = True
     file_maps = frozenset({"source", "target", "mask"})
     unsupported = (*PairedVolumes.unsupported, "data.neighbours", "loss.outside_mask")
+    has_split = PairedVolumes.has_split
 
     @classmethod
     def open(
@@ -390,11 +401,3 @@ class UnpairedVolumes(UnpairedLayout):
         if problems:
             raise PairingError(*problems, rest=layout)
         return layout
-
-    @classmethod
-    def has_split(
-        cls, split: str, *, root: Folder, source_folder: FolderNames, target_folder: str | None, direction: str
-    ) -> bool:
-        """See RegisteredLayout."""
-        pattern = volume_patterns(source_folder, target_folder, None, direction)[0]["source"]
-        return has_own_folder(split, pattern) and bool(found_volumes(root, split, pattern))
