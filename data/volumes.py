@@ -51,20 +51,12 @@ class Patients:
         """
         folders = {kind: _folder_of(root, split, pattern) for kind, pattern in patterns.items()}
         problems, unmatched = list[str](), list[str]()
-        found = {
-            kind: _found(folders[kind], root, split, pattern, problems, IF_MISSING.get(kind, ""))
-            for kind, pattern in patterns.items()
-        }
+        found = {kind: found_volumes(root, split, each, problems, kind) for kind, each in patterns.items()}
         names, files = match_names(found, folders, unmatched)
         masks = tuple(f"{file}:" for file in found.get("mask", {}).values()) if has_more_masks else ()
         problems += [problem for problem in unmatched if not masks or not problem.startswith(masks)]
         by_name = {name: {kind: each[number] for kind, each in files.items()} for number, name in enumerate(names)}
         return cls(by_name, list(folders.values()), problems)
-
-
-def found_volumes(root: Folder, split: str, pattern: str) -> dict[str, VolumeFile]:
-    """Return the volumes whose paths fit a pattern, by patient; raise DataError like `Patients.find`."""
-    return _found(_folder_of(root, split, pattern), root, split, pattern, [])
 
 
 def _folder_of(root: Folder, split: str, pattern: str) -> LocalFolder:
@@ -86,17 +78,18 @@ def existing_patterns(root: Folder, split: str, patterns: Mapping[str, str]) -> 
     return {
         kind: pattern
         for kind, pattern in patterns.items()
-        if is_source(kind) or (has_own_folder(split, pattern) and found_volumes(root, split, pattern))
+        if is_source(kind) or (has_own_folder(split, pattern) and found_volumes(root, split, pattern, []))
     }
 
 
-def _found(
-    folder: LocalFolder, root: Folder, split: str, pattern: str, problems: list[str], if_missing: str = ""
+def found_volumes(
+    root: Folder, split: str, pattern: str, problems: list[str], kind: str = "source"
 ) -> dict[str, VolumeFile]:
-    """Return the volumes that fit a pattern, by patient. Append messages about missing volumes.
+    """Return the volumes whose paths fit a pattern, by patient. Append messages about missing volumes.
 
-    Raise DataError if two volumes have the same name.
+    Raise DataError like `Patients.find`. kind: Type of the volumes, for remedies.
     """
+    folder, if_missing = _folder_of(root, split, pattern), IF_MISSING.get(kind, "")
     if not folder.exists():
         problems.append(f"{folder}: {folder.absence()}{if_missing}")
         return {}
@@ -285,7 +278,7 @@ class PairedVolumes(RegisteredLayout):
     ) -> bool:
         """See RegisteredLayout."""
         pattern = volume_patterns(source_folder, target_folder, None, direction)[0]["source"]
-        return has_own_folder(split, pattern) and bool(found_volumes(root, split, pattern))
+        return has_own_folder(split, pattern) and bool(found_volumes(root, split, pattern, []))
 
     @property
     def groups(self) -> Sequence[str]:

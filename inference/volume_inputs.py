@@ -113,6 +113,6 @@ def _named(path: Path, pattern: str, option: str) -> dict[str, VolumeFile]:
     before, patient, after = pattern.partition(PATIENT)
     tail = f"{before.rpartition('/')[2]}{patient}{after}" if patient else PATIENT
     for below in dict.fromkeys((tail, PATIENT)):
-        if found := found_volumes(_HERE, TRAIN, f"{path}/{below}"):
+        if found := found_volumes(_HERE, TRAIN, f"{path}/{below}", []):
             return found
     raise DataError(f"{option}: {path}: holds no volume. Name a folder of {', '.join(VOLUME_SUFFIXES)} or DICOM files.")

@@ -138,8 +138,7 @@ class DataConfig(Section, prefix="data."):
     """Cache decoded and resized samples as uint8. memory: in shared memory until the run ends. disk: in
     ~/.cache/pairgan, also for later runs. A folder such as /scratch/cache: as disk, but in this folder. A sample is
     decoded again if its bytes change. Half of the shared memory, or a tenth of the disk, stays free. train.py prints
-    the space needed. To empty the cache, delete its subfolder samples. Volumes are always cached on a disk, in the
-    subfolder volumes: for them, none and memory mean disk."""
+    the space needed. To empty the cache, delete its subfolder samples. Volumes: none and memory mean disk."""
     on_bad_sample: Literal["error", "skip"] = "error"
     """Action for a training or validation sample that cannot be used. error: end the run. skip: log the sample once and
     use another sample. The run still ends if more than 10 samples and more than 1 % are bad."""
