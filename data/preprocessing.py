@@ -91,7 +91,7 @@ class LeastSide(NamedTuple):
 class Preprocessing:
     """Settings of resizing, cropping, mirroring and augmentation. Lengths are in source pixels.
 
-    size_multiple: Divisor of height and width. If they depend on the image, they are rounded to a multiple of it.
+    size_multiple: Divisor of height and width. Sizes that depend on the image are rounded to multiples of this number.
     min_size: Minimum for height and width if they depend on the image.
     least: Minimum for height and width of training samples.
     target_scale: Height of a target divided by the height of its source, a power of 2.
@@ -259,7 +259,7 @@ def _is_apart(value: float, others: np.ndarray) -> bool:
 def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
     """Return the mask of pixels without data in a (C, H, W) image, (H, W) bool, or None if all pixels have data.
 
-    A float pixel is missing if any channel is NaN, infinity or `value`. Integer pixels need `value` in all channels.
+    A float pixel is missing if any channel is NaN, infinity or `value`, an integer pixel if all channels are `value`.
     """
     is_value = torch.zeros((), dtype=torch.bool)
     if image.is_floating_point():
@@ -268,7 +268,7 @@ def missing_pixels(image: Tensor, value: float | None) -> Tensor | None:
         is_value = is_value | (image == value if image.is_floating_point() else image.to(torch.float64) == value)
     if not bool(is_value.any()):
         return None
-    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one dark channel is valid
+    missing = is_value.any(dim=0) if image.is_floating_point() else is_value.all(dim=0)  # one channel may be `value`
     return missing if bool(missing.any()) else None
 
 

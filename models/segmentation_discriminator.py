@@ -41,15 +41,15 @@ class SegmentationDiscriminator(Discriminator):
         return int(2**n_downsamplings)
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Return logits (k N, 1 + n_classes, H, W) for `image`, (k N, image_channels, H, W), without features.
+        """Return one output: the logits of `image`, (k N, 1 + n_classes, H, W), and no features.
 
-        Channel 0 is the logit for translated images. `source` is ignored.
+        Channel 0 is the logit for translated images. `image` is (k N, image_channels, H, W). `source` is ignored.
         """
         return [DiscriminatorOutput([], self.unet(image))]
 
 
 class SegmentationUnet(nn.Module):
-    """A U-Net of residual blocks: down blocks, as many up blocks, and a 1x1 convolution for the logits.
+    """A U-Net of residual blocks: down blocks, the same number of up blocks, and a 1x1 convolution for logits.
 
     Each up block but the first also takes the output of the down block with the same resolution (a skip connection).
 

@@ -109,7 +109,7 @@ def remove_incomplete_files(run_folder: Path) -> None:
 
 
 def remove_old_checkpoints(run_folder: Path, keep: int) -> None:
-    """Delete all but the latest `keep` checkpoints, or none if `keep` is 0. Delete each manifest before its file."""
+    """Delete all but the latest `keep` checkpoints, or none if `keep` is 0. Delete manifests before checkpoints."""
     for path in list_checkpoints(run_folder)[:-keep] if keep else []:
         manifest_path(path).unlink(missing_ok=True)
         files.fault_point("unlisted", path)

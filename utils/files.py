@@ -100,7 +100,7 @@ def sha256_of_file(path: Path) -> str:
 
 @contextmanager
 def locked(path: Path, refusal: UserError) -> Iterator[None]:
-    """Hold a lock file, at most until this process ends. Raise `refusal` if another process holds the lock."""
+    """Hold a lock file. The lock ends if this process is killed. Raise `refusal` if another process holds it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(path)

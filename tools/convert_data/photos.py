@@ -52,7 +52,7 @@ class PhotoPairs:
         for split in SPLITS:
             for name, path in find_image_paths(folder / f"{split}_B", []).items():
                 if splits.get(name, split) != split:
-                    remedy = "use the same --val and --test as before, or another TO"
+                    remedy = "use the same --val and --test as before, or another folder TO"
                     raise DataError(f"{path}: now belongs to {splits[name]}; {remedy}")
 
     def conversion(self, photo: Path, name: str, folder: Path, split: str) -> Conversion:
@@ -69,7 +69,7 @@ class PhotoPairs:
             raise DataError(f"{path}: is {width}x{height}, too small to be reduced by {self.factor}")
         if (longer := max(height, width)) > self.size:
             photo = resize_image(photo, max(1, height * self.size // longer), max(1, width * self.size // longer))
-        if self.source == "reduced":  # without a crop, the rounded size would shift the source
+        if self.source == "reduced":  # crop to multiples of the factor, so that source and photo align
             photo = center_crop(photo, [max(side // self.factor, 1) * self.factor for side in photo.shape[-2:]])
         return self._source_of(photo), photo
 

@@ -32,7 +32,7 @@ class Job:
     """A sample that waits for translation.
 
     sample: Sample, padded for the network.
-    seed: Seed for features, noise and style. If the server has several styles, the number of a style.
+    seed: Seed for features, noise and style, or the number of a style if the server has several styles.
     toward: Second seed or style, and its share of the mix, from 0 to 1. None: do not mix.
     begin: Function to call just before the network runs.
     result: Future of the translation.
