@@ -27,8 +27,8 @@ from utils.pictures import means_of_squares
 from utils.text import counted, exact
 
 _MOST_PADDED = 2**20  # pixels; any image can be padded to this size
-_MOST_TIMES = 64  # larger padded images have at most this many times the pixels of the original image
-_REDUCED = 2**21  # pixels; a reduced image has at most four times as many
+_MOST_TIMES = 64  # beyond `_MOST_PADDED`, padding multiplies the number of pixels by at most this factor
+_REDUCED = 2**21  # pixels; a reduced image has at most four times this number
 _MUCH_OUTSIDE = 0.5  # largest share of an image's values outside the training range
 _NARROW = 0.01  # smallest span of an image's values, as a share of the training range
 _HIGHEST = 99.9  # percentile that counts as the maximum
@@ -183,7 +183,7 @@ def padded(sample: Sample, rule: Preprocessing) -> PaddedSample:
     """Pad a sample to sides that are multiples of `rule.size_multiple` and at least `rule.min_size`.
 
     Reflect all maps at their borders, repeatedly for small samples. If a side has 1 pixel, repeat this pixel. If source
-    and target differ in size, omit target and weights, because their sizes can differ within a batch.
+    and target differ in size, omit target and weights, because targets of one batch can differ in size.
 
     Raises:
         DataError: The sample is far smaller than the smallest input of the network.
@@ -253,7 +253,7 @@ class SourceValues:
             self._odd[sample.name] = (exact(low.numpy()), exact(high.numpy()))
 
     def warn(self, world: World) -> None:
-        """Log one warning about all sources, in all processes, whose values do not fit the training range."""
+        """Log one warning for all processes together. It counts the sources that do not fit the training range."""
         gathered = world.gather((self._odd, self._n_samples))
         odd = {name: values for of_process, _ in gathered for name, values in of_process.items()}
         if self.trained is None or not odd or not world.is_main:
@@ -278,7 +278,7 @@ def report_parts(layout: Layout) -> None:
         elif n_images > 1:
             pages[str(file)] = part
     if pages:
-        text = "%s with several images or bands: only one is translated, for example %s of %s. Save bands as RGB"
+        text = "%s with several images or bands: only one per file is read, for example %s of %s. Save bands as RGB"
         logger.warning(text, counted(len(pages), "file"), next(iter(pages.values())), next(iter(pages)))
     if levels:
         text = "pyramids     %s, only the full resolution is translated, for example %s of %s"

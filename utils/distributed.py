@@ -165,7 +165,7 @@ def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     """Return a store for the processes of this launch, the rank of this process, and the number of processes.
 
     torchrun's store survives a restart (torch 2.15), so it can contain addresses of processes that have ended. Keys of
-    the new store therefore have a random prefix. Each process requests the prefix from process 0 with a random word.
+    the new store therefore have a random prefix. Processes request it with a random word as the key of the answer.
 
     Raise RuntimeError if a process does not request the prefix within `timeout`.
     """
@@ -186,7 +186,7 @@ def _hand_out_prefix(store: dist.Store, size: int, timeout: timedelta) -> str:
     waiting = set(range(1, size))
     while waiting:
         for rank in waiting:
-            if store.check([f"asks/{rank}"]):  # may be from a process that has ended, so check again below
+            if store.check([f"asks/{rank}"]):  # an ended process may have asked, so wait for {prefix}/has below
                 store.set(f"prefix/{store.get(f'asks/{rank}').decode()}", prefix)
         waiting = {rank for rank in waiting if not store.check([f"{prefix}/has/{rank}"])}
         if waiting and time.monotonic() > deadline:

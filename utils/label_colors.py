@@ -105,7 +105,7 @@ class LabelColors:
 
 
 def read_label_colors(name: str, setting: str = "metrics.label_colors") -> LabelColors:
-    """Return the colours for a data set's name, "cityscapes" or "cmp_facades", or for the path of a YAML file.
+    """Return the colours of the data set `name` ("cityscapes" or "cmp_facades") or of the YAML file `name`.
 
     setting: Setting or option that contains `name`, for messages.
 

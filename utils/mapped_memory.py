@@ -23,7 +23,7 @@ def mapped_array(folder: Path, shape: Sequence[int], dtype: DTypeLike) -> np.nda
     n_bytes = prod(shape) * np.dtype(dtype).itemsize
     with tempfile.TemporaryFile(dir=folder) as file:
         try:
-            if hasattr(os, "posix_fallocate"):  # otherwise a full disk kills the process later
+            if hasattr(os, "posix_fallocate"):  # reserve space now: a full disk would kill the process later
                 os.posix_fallocate(file.fileno(), 0, n_bytes)
         except OSError as error:
             if error.errno == errno.ENOSPC:

@@ -117,13 +117,13 @@ def describe(samples: Samples, /, **others: Any) -> dict[str, Any]:
     classes: Id, name and colour of each class. Ignored pixels are the last class. Empty for RGB images.
     n_classes: Number of classes without ignored pixels.
     takes_seed, seed: Whether translations depend on a seed, and the first seed.
-    width, height: Size of a new drawing in pixels. The longer side of camera frames gets the larger of these two.
+    width, height: Size of a new drawing in pixels. Its longer side also limits the sides of camera frames.
     max_pixels: Maximum number of pixels of a drawing. The page shrinks larger files.
     samples, sample_sizes: Names of the samples. Width and height of each sample in an exported page, otherwise empty.
     file_colors: Colours in label map files, with their class ids. Empty if files hold ids.
     styles: File names of style images. If there are any, the user chooses a style instead of a seed.
     mixes_styles: Whether the page can interpolate between two seeds or styles.
-    file_side: Default for the longest side of an opened file in pixels, unless new drawings have a longer side.
+    file_side: Default for the longest side of an opened file in pixels. A larger `width` or `height` replaces it.
     latents: How many noise values and style values an exported page samples from a seed.
 
     Raises:
