@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from data.batch import Sample
 from data.facades.dataset import HouseFront, SyntheticDayNight, SyntheticFacades
-from data.facades.painting import CLASS_COLORS, Canvas
+from data.facades.painting import CLASS_COLORS, Canvas, _cells
 from data.layout import Layout
 
 IDS = {name: number for number, name in enumerate(CLASS_COLORS)}
@@ -92,6 +92,15 @@ def test_windows_are_separate_instances_of_one_class(houses: list[Canvas]) -> No
         for axis in (0, 1):
             both = is_window & np.roll(is_window, 1, axis)
             np.testing.assert_array_equal(house.instances[both], np.roll(house.instances, 1, axis)[both])
+
+
+@pytest.mark.parametrize("pixel", [8.0, 1.0, 0.3])
+def test_cells_fill_a_grid_at_every_size_of_pixels(pixel: float) -> None:
+    edges = np.minimum(pixel * np.arange(24 / pixel + 1.01), 24)
+    place, _, cover = _cells(edges, 6, 1, np.zeros(1))
+    assert cover.sum() == pytest.approx(4 * (23 / 4 - 1))  # four cells, and gaps of length 1 around them
+    assert ((cover >= 0) & (cover <= pixel + 1e-9)).all()
+    assert ((place >= 0) & (place < 1)).all()
 
 
 def test_geometry_does_not_depend_on_the_appearance() -> None:
