@@ -48,8 +48,7 @@ class _DrawnHouses(RegisteredLayout):
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        number = self._first + index
-        return Provenance(f"{type(self).__name__} v4 {self._lights} {self._seed} {self._size} 1 {number}")
+        return Provenance(f"{type(self).__name__} v4 {self._lights} {self._seed} {self._size} {self._first + index}")
 
     def _drawn(self, index: int) -> Canvas:
         # two streams, so that drawing the appearance does not change the random numbers of the geometry
