@@ -10,25 +10,20 @@ python -m pairgan MODEL IN OUT translates files or folders. Needs numpy, Pillow 
 import argparse
 import hashlib
 import json
-import math
-import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageOps
 
-Device = Literal["auto", "cpu", "cuda"]
-ImageLike = str | os.PathLike[str] | Image.Image | np.ndarray
-Other = ImageLike | None  # a map in addition to the source
-Others = Iterable[ImageLike] | None
+Map = str | Path | Image.Image | np.ndarray | None  # None if the model does not take the map
+Others = Iterable[Map] | None
 Maps = dict[str, np.ndarray]
-
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's limit, because a tiny file can expand to more than the memory
 MAX_SIDE = 1024  # upper limit of a model's size_multiple and min_size
@@ -37,7 +32,7 @@ HIDDEN = re.compile(  # names that begin with a dot, and folders that operating 
 )
 OWN_CLASSES = {"synthetic_facades": 12}  # number of classes of layouts without such a setting
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
-_TYPES: dict[str, tuple[type, ...]] = {BYTES: (np.uint8,), FLOATS: (np.floating,), VALUES: (np.integer, np.floating)}
+_TYPES: dict[str, Any] = {"ids": np.integer, BYTES: np.uint8, FLOATS: np.floating, VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last metadata entry, which holds the digest of all bytes before it
 _TIFF = {254: (0, 2), 255: (0, 1), 258: (8, 16, 32, 64), 262: (1, 2), 274: (0, 1), 338: (0, 2)}  # tag: allowed values
 _PILLOWS_TIFF = _TIFF | {258: (0, 1, 8, 16, 32), 262: (1, 2, 3, 5, 6), 284: (0, 1), 339: (0, 1, 3)}
@@ -65,43 +60,33 @@ class Card(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Model:
-    """A trained generator. Call the model with one image, or `batch` with several. device: "cpu" or "cuda".
-
-    inputs: Dtype and number of channels of each input map. RGB images and features of tools.precompute_features are
-        uint8. Other images and features are float32. output: Dtype and channels of translations.
-    n_classes: Number of classes of label maps; 0 for RGB images. ignore_id: Id of pixels without a class, or None.
-    size_multiple, min_size: Sides of images are padded to multiples of `size_multiple`, and at least to `min_size`.
-    step: Training step, or None for weights of the original programs. direction: AtoB or BtoA. card: See Card.
-    settings: Settings of the run; data.source_… describes the input. run: Function that takes padded (N, C, H, W) maps.
-    """
+    """A trained generator. Call the model with one image, or `batch` with several."""
 
     path: Path
-    device: str
-    inputs: Mapping[str, tuple[str, int]]
-    output: tuple[str, int]
-    n_classes: int
-    ignore_id: int | None
-    size_multiple: int
-    min_size: int
-    step: int | None
-    direction: str
-    settings: Mapping[str, Any] = field(repr=False)
+    device: str  # cpu or cuda
+    inputs: Mapping[str, tuple[str, int]]  # dtype and channels of each map; RGB images are uint8, other images float32
+    output: tuple[str, int]  # dtype and channels of translations
+    n_classes: int  # number of classes of label maps; 0 for images
+    ignore_id: int | None  # id of pixels without a class
+    size_multiple: int  # sides of images are padded to multiples of this number
+    min_size: int  # least side of a padded image
+    step: int | None  # training step; None for weights of the original programs
+    direction: str  # AtoB or BtoA
+    settings: Mapping[str, Any] = field(repr=False)  # settings of the run; data.source_… describes the input
     card: Card = field(repr=False)
-    run: Callable[[Maps], np.ndarray] = field(repr=False)
+    run: Callable[[Maps], np.ndarray] = field(repr=False)  # translates padded (N, C, H, W) maps
 
-    def __call__(
-        self, source: ImageLike, instances: Other = None, features: Other = None, source_images: Other = None
-    ) -> Any:
+    def __call__(self, source: Any, instances: Map = None, features: Map = None, source_images: Map = None) -> Any:
         """Return the translation of an image: an RGB image, or (C, H, W) values in the unit of the training targets.
 
         EXIF orientation is applied. The translation's sides are the source's sides times the model's scale.
         source: Path, PIL image or array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the training
             images, (C, H, W), (H, W, C) or (H, W). instances: Ids, as for source. source_images: Values, as for source.
         features: Path, PIL image or (H, W, 3) uint8, of any size. For a float32 input: (H, W, C) floats in [-1, 1].
+        Volumes: source and result are (D, H, W) arrays in LPS order, data.axis first. Several source volumes: a list.
         Raises ImageError if a map is missing, cannot be read, has a wrong type or size, or holds an unknown class id.
         """
-        others = (None if maps is None else [maps] for maps in (instances, features, source_images))
-        return self.batch([source], *others)[0]
+        return self.batch([source], *(x if x is None else [x] for x in (instances, features, source_images)))[0]
 
     def batch(
         self, images: Iterable[Any], instances: Others = None, features: Others = None, source_images: Others = None
@@ -111,40 +96,63 @@ class Model:
         Images with the same padded size are computed together. Pass only as many as fit into memory. Raises ImageError.
         """
         given = {"source": images, "instances": instances, "features": features, "source_images": source_images}
-        if any(isinstance(maps, str | os.PathLike | Image.Image) for maps in given.values()):
+        if any(isinstance(maps, str | Path | Image.Image) for maps in given.values()):
             raise ImageError("batch takes lists of images. To translate one image, call the model itself.")
         lists = {kind: list(maps) for kind, maps in given.items() if maps is not None}
         if lists.keys() != self.inputs.keys():
             raise ImageError(f"given: {', '.join(lists)}. Give the maps of {self.path.name}: {', '.join(self.inputs)}.")
         if {len(maps) for maps in lists.values()} != {n := len(lists["source"])}:
             raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one of each per image.")
-        groups: dict[tuple[int, ...], list[tuple[int, Maps]]] = {}
-        for index in range(n):
-            sample = self._sample({k: lists[k][index] for k in lists}, f" {index}" if n > 1 else "")
-            multiples = (-(-side // self.size_multiple) * self.size_multiple for side in sample["source"].shape[:2])
-            groups.setdefault(tuple(max(self.min_size, side) for side in multiples), []).append((index, sample))
-        unit = max(1, round(1 / (scale := self.settings.get("generator", {}).get("scale", 1))))
-        results: dict[int, Any] = {}
-        for sides, samples in groups.items():
+        if self.settings["data"]["layout"].endswith("_volumes"):
+            return [self._volume(given) for given in lists["source"]]
+        samples = [self._sample({k: lists[k][i] for k in lists}, f" {i}" if n > 1 else "") for i in range(n)]
+        is_rgb, images = self.output == ("uint8", 3), self._translated(samples)
+        return [Image.fromarray(image.transpose(1, 2, 0)) for image in images] if is_rgb else images
+
+    def _translated(self, samples: list[Maps]) -> list[np.ndarray]:
+        """Translate samples, (H, W, C) each. Pad their sides by repeated reflection, equally on opposite sides."""
+        scale, multiple = self.settings.get("generator", {}).get("scale", 1), self.size_multiple
+        unit, groups = max(1, round(1 / scale)), dict[tuple[int, ...], list[tuple[int, Maps, Any]]]()
+        for index, sample in enumerate(samples):
+            sides = [(n, max(self.min_size, -(-n // multiple) * multiple)) for n in sample["source"].shape[:2]]
+            places = [(n, m, (m - n) // 2 // unit * unit) for n, m in sides]
+            margins = [*((start, m - n - start) for n, m, start in places), (0, 0)]
+            cut = [slice(int(start * scale), -int(-(start + n) * scale // 1)) for n, _, start in places]
+            maps = {k: np.pad(x, margins, "reflect").transpose(2, 0, 1) for k, x in sample.items()}
+            groups.setdefault(maps["source"].shape, []).append((index, maps, cut))
+        results = dict[int, np.ndarray]()
+        for (_, height, width), group in groups.items():
             try:
-                translated = self.run({k: np.stack([_padded(s[k], sides, unit) for _, s in samples]) for k in lists})
+                translated = self.run({k: np.stack([maps[k] for _, maps, _ in group]) for k in self.inputs})
             except Exception as error:  # onnxruntime's errors have no common base class
-                what = f"{sides[1]}x{sides[0]} pixels, batch size {len(samples)}: {_line(error)}"
+                what = f"{width}x{height} pixels, batch size {len(group)}: {_line(error)}"
                 raise ImageError(f"{what}. Give smaller images, or fewer at once.") from error
-            for (index, sample), pixels in zip(samples, translated, strict=True):
-                places = ((n, (m - n) // 2 // unit * unit) for n, m in zip(sample["source"].shape, sides, strict=False))
-                cut = (slice(int(start * scale), -int(-(start + n) * scale // 1)) for n, start in places)
-                own = np.ascontiguousarray(pixels[:, *cut])
-                results[index] = Image.fromarray(own.transpose(1, 2, 0)) if self.output == ("uint8", 3) else own
-        return [results[index] for index in range(n)]
+            for (index, _, cut), pixels in zip(group, translated, strict=True):
+                results[index] = np.ascontiguousarray(pixels[:, *cut])
+        return [results[index] for index in range(len(samples))]
+
+    def _volume(self, given: Any) -> np.ndarray:
+        data, volumes = self.settings["data"], given if isinstance(given, list | tuple) else [given]
+        volumes = [x if isinstance(x, np.ndarray) else _read(x, f"{x}", VALUES, 1) for x in volumes]
+        reach = np.arange(-data["neighbours"], data["neighbours"] + 1)
+        n, shapes = self.inputs["source"][1] // len(reach), [x.shape for x in volumes]
+        is_fit = len({*shapes}) == 1 and all(x.dtype.kind in "iuf" and x.size and np.isfinite(x).all() for x in volumes)
+        if not is_fit or len(shapes) != n or len(shapes[0]) != 3:
+            raise ImageError(f"source: has the shapes {shapes}, expected {n} (D, H, W) of finite values. Give arrays.")
+        scaled = np.stack([_scaled(x) if data["source_range"] == "volume" else x.astype(np.float32) for x in volumes])
+        places, slices = np.arange(shapes[0][0])[:, None] + reach, list[np.ndarray]()
+        for part in np.split(places.clip(0, len(places) - 1), range(8, len(places), 8)):  # 8 slices at a time
+            slices += self._translated([{"source": np.concatenate(scaled[:, at]).transpose(1, 2, 0)} for at in part])
+        result = np.concatenate(slices)
+        return np.clip(result, *data["target_range"], out=result, casting="unsafe")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load, (self.path.absolute(), self.device)
 
-    def _sample(self, given: Mapping[str, ImageLike], end: str) -> Maps:
+    def _sample(self, given: Mapping[str, Map], end: str) -> Maps:
         sample: Maps = {}
         for kind, image in given.items():
-            name = os.fspath(image) if isinstance(image, str | os.PathLike) else f"{kind}{end}"
+            name = str(image) if isinstance(image, str | Path) else f"{kind}{end}"
             dtype, n_channels = self.inputs[kind]
             if kind == "source" and self.settings["data"].get("label_colors") and not isinstance(image, np.ndarray):
                 raise ImageError(f"{name}: give an (H, W) array of ids in label_colors' order. For files, use test.py.")
@@ -156,9 +164,8 @@ class Model:
                 is_ignored = pixels == self.ignore_id  # all False if ignore_id is None
                 if len(wrong := np.argwhere(((pixels < 0) | (pixels >= self.n_classes)) & ~is_ignored)):
                     (y, x), also = wrong[0], "" if self.ignore_id is None else f" and {self.ignore_id}"
-                    also += f". Change it, or train with data.ignore_id={pixels[y, x]}."
-                    what = f"{name}: pixel (row {y}, column {x}) holds id {pixels[y, x]}, allowed are 0 to"
-                    raise ImageError(f"{what} {self.n_classes - 1}{also}")
+                    what = f"holds id {pixels[y, x]}, allowed are 0 to {self.n_classes - 1}{also}. Change it, or train"
+                    raise ImageError(f"{name}: pixel (row {y}, column {x}) {what} with data.ignore_id={pixels[y, x]}.")
                 pixels = np.where(is_ignored, self.n_classes, pixels)
             height, width = sample.get("source", pixels).shape[:2]
             if kind == "features" and dtype == "uint8":  # constant in each instance, so not interpolated
@@ -171,15 +178,12 @@ class Model:
         return sample
 
 
-def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
+def load(path: str | Path, device: str = "auto") -> Model:
     """Load a generator from a .onnx file of tools.export. The file includes the input encoding and holds no code.
 
-    device: auto uses a GPU if possible. Raises ModelError if the file, onnxruntime or the device cannot be used.
+    device: cpu, cuda, or auto for a GPU if possible. Raises ModelError if file, onnxruntime or device cannot be used.
     """
-    file = Path(path)
-    if device not in ("auto", "cpu", "cuda"):
-        raise ModelError(f"device: {device!r} is unknown. Choose auto, cpu or cuda.")
-    if file.suffix != ".onnx" or not file.is_file():
+    if (file := Path(path)).suffix != ".onnx" or not file.is_file():
         raise ModelError(f"{file}: is missing or not .onnx. Write one with python -m tools.export --format onnx.")
     try:
         content: Any = np.fromfile(file, np.uint8)  # files of earlier versions have no digest
@@ -189,20 +193,19 @@ def load(path: str | os.PathLike[str], device: Device = "auto") -> Model:
         return _load_onnx(file, device)
     except ModelError:
         raise
-    except ImportError as error:
-        raise ModelError(f"{file}: onnxruntime is missing: {_line(error)}. Run pip install onnxruntime.") from error
     except Exception as error:  # onnxruntime's errors have no common base class
-        raise ModelError(f"{file}: onnxruntime cannot read it: {_line(error)}. Export it again.") from error
+        remedy = "Run pip install onnxruntime" if isinstance(error, ImportError) else "Export it again"
+        raise ModelError(f"{file}: onnxruntime cannot read it: {_line(error)}. {remedy}.") from error
 
 
-def _load_onnx(file: Path, device: Device) -> Model:
+def _load_onnx(file: Path, device: str) -> Model:
     import onnxruntime as ort
 
     names = ["CPUExecutionProvider"] if device == "cpu" else ["CUDAExecutionProvider", "CPUExecutionProvider"]
     session = ort.InferenceSession(file, providers=[name for name in names if name in ort.get_available_providers()])
     place = "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu"  # onnxruntime can choose the CPU
-    if device == "cuda" and place == "cpu":
-        raise ModelError("device: onnxruntime cannot use a GPU. Install onnxruntime-gpu, or choose cpu.")
+    if device not in ("auto", place):
+        raise ModelError(f"device: onnxruntime cannot use {device!r}. Choose auto or cpu, or install onnxruntime-gpu.")
     facts = session.get_modelmeta().custom_metadata_map
     found = f"{facts.get('format', 'another program')} {facts.get('format_version', '')}".strip()
     if found not in [f"pairgan-generator {version}" for version in (1, 2, 3)]:
@@ -223,25 +226,22 @@ def _load_onnx(file: Path, device: Device) -> Model:
     return Model(file, place, inputs, output, int(n_classes), data["ignore_id"], multiple, least, *of_file, run)
 
 
-def _padded(pixels: np.ndarray, sides: tuple[int, ...], unit: int) -> np.ndarray:
-    """Pad (H, W, C) pixels to (C, height, width) by repeated reflection, with equal margins on opposite sides."""
-    ends = [(n - 1, np.arange(m) - (m - n) // 2 // unit * unit) for n, m in zip(pixels.shape, sides, strict=False)]
-    positions = (end - abs(end - places % max(2 * end, 1)) for end, places in ends)
-    return np.ascontiguousarray(pixels[np.ix_(*positions)].transpose(2, 0, 1))
+def _scaled(volume: np.ndarray) -> np.ndarray:
+    """Map the percentiles 0.1 and 99.9 of the values above the lowest value to 0 and 1, as in training."""
+    above = volume[volume > volume.min()]
+    low, high = (np.float32(f"{x:.6g}") for x in np.percentile(above if above.size else volume, (0.1, 99.9)))
+    return (volume.astype(np.float32) - low) / (high - low if high > low else np.float32(1))
 
 
-def _pixels(image: ImageLike, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
+def _pixels(image: Map, name: str, values: str, n_channels: int, highest: float) -> np.ndarray:
     """Return (H, W) ids, or (H, W, C) values of other maps, as in test.py. highest: Maximum of the training images."""
     holds = {"ids": "ids", BYTES: "RGB" if n_channels == 3 else VALUES}.get(values, values)
     pixels = image if isinstance(image, np.ndarray) else _read(image, name, holds, n_channels)
     if holds == VALUES:
         pixels = pixels.transpose(1, 2, 0) if pixels.ndim == 3 and len(pixels) == n_channels else np.atleast_3d(pixels)
     is_fit = pixels.ndim > 1 and pixels.shape[2:] == (() if values == "ids" else (n_channels,))
-    is_fit = is_fit and issubclass(pixels.dtype.type, _TYPES.get(values, np.integer))
-    is_fit = is_fit and 0 < math.prod(pixels.shape[:2]) <= MAX_PIXELS
-    if is_fit and values in (FLOATS, VALUES):
-        is_fit = bool(abs(pixels).max() <= 1 if values == FLOATS else np.isfinite(pixels).all())
-    if not is_fit:
+    is_fit = is_fit and issubclass(pixels.dtype.type, _TYPES[values]) and bool(np.isfinite(pixels).all())
+    if not (is_fit and 0 < pixels.size <= MAX_PIXELS * n_channels) or (values == FLOATS and abs(pixels).max() > 1):
         wanted = f"{'(H, W) ids' if values == 'ids' else f'(H, W, {n_channels}) {values}'} of 1 to {MAX_PIXELS} pixels"
         raise ImageError(f"{name}: is an array {pixels.shape} {pixels.dtype}, expected {wanted}.")
     if values == VALUES and pixels.dtype == np.uint8 and highest > 255:
@@ -260,7 +260,7 @@ def _read(image: Any, name: str, holds: str, n_channels: int) -> np.ndarray:
             with tifffile.TiffFile(image) as file:
                 series = file.series[0]
                 _check_tiff({tag.code: tag.value for tag in series.keyframe.tags}, _TIFF)
-                if math.prod(series.shape) > MAX_PIXELS * n_channels or n_channels not in (1, *series.shape):
+                if series.size > MAX_PIXELS * n_channels or n_channels not in (1, *series.shape):
                     raise ImageError(f"has the shape {series.shape}, expected {n_channels} channels. Make it smaller")
                 return series.asarray()
         with nullcontext(image) if isinstance(image, Image.Image) else Image.open(image, formats=IMAGE_FORMATS) as read:

@@ -157,7 +157,7 @@ def _batch(config: Config) -> Batch:
 
     return Batch(
         tuple(map(str, range(n))),
-        source=maps(1 if facts.n_classes else config.data.source_channels),
+        source=maps(1 if facts.n_classes else config.data.n_source_channels),
         instances=maps(1, torch.int32) if facts.conditioning.needs_instances else None,
         target=maps(config.data.target_channels, scale=scale),
     )

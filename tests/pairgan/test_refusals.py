@@ -60,14 +60,15 @@ def test_a_file_without_digest_translates(of_labels: Path, tmp_path: Path, model
     assert np.array_equal(earlier(LABELS, LABELS), model(LABELS, LABELS))
 
 
-def test_a_missing_gpu_is_named(of_labels: Path) -> None:
-    with pytest.raises(pairgan.ModelError, match=r"^device: \w+ cannot use a GPU.*[Cc]hoose cpu"):
-        pairgan.load(of_labels / "generator.onnx", device="cuda")
+@pytest.mark.parametrize("device", ["cuda", "gpu"])
+def test_a_device_that_onnxruntime_cannot_use_is_named(of_labels: Path, device: str) -> None:
+    with pytest.raises(pairgan.ModelError, match=rf"^device: onnxruntime cannot use '{device}'\. Choose auto or cpu"):
+        pairgan.load(of_labels / "generator.onnx", device=device)
 
 
 def test_a_missing_package_is_named(of_labels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(pairgan.ModelError, match=r"onnxruntime is missing.*Run pip install onnxruntime\."):
+    with pytest.raises(pairgan.ModelError, match=r"onnxruntime cannot read it: .*Run pip install onnxruntime\."):
         pairgan.load(of_labels / "generator.onnx")
 
 

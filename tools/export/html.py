@@ -94,6 +94,7 @@ def export_page(
 
 def _check(loaded: LoadedGenerator, *, in_folder: bool) -> None:
     obstacle = "takes instance features" if loaded.config.features.n_channels else loaded.data_facts.page_obstacle
+    obstacle = "translates volumes" if loaded.config.data.has_volumes else obstacle
     if obstacle:
         raise ExportError(f"{loaded.file}: {obstacle}, which a page cannot show. Use --format onnx with pairgan.py.")
     n_bytes = sum(weight.nbytes for weight in loaded.generator.state_dict().values())

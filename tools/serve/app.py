@@ -172,6 +172,9 @@ async def _uploads(request: Request, expected: Sequence[str]) -> tuple[dict[str,
             raise HTTPException(HTTPStatus.BAD_REQUEST, text) from error
     else:
         given, files["source"] = ["source"], Upload("source", await request.body())
+    if volumes := [kind for kind, file in files.items() if file.is_volume]:
+        text = f"{', '.join(volumes)}: is a volume or a gzip file, not an image. Run python test.py --input FILE."
+        raise HTTPException(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, text)
     if sorted(given) != sorted(expected):
         shown = ", ".join(given) or "nothing"
         text = f"this generator needs {', '.join(expected)}, but the request has {shown}. {curl}"

@@ -25,6 +25,7 @@ NAME = "source"  # default name of an image; random features and noise depend on
 _SUFFIXES = {b"\x93NUMPY": ".npy", **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), ".tif")}
 _PNG = b"\x89PNG\r\n\x1a\n"
 _QUICK = 2**16  # largest PNG that is certainly fast to decode, in bytes
+_VOLUME = re.compile(rb"NRRD|ObjectType|NDims|\x1f\x8b|.{128}DICM|.{344}n[+i]1\0", re.DOTALL)  # \x1f\x8b: NIfTI in gzip
 _UNCOMPRESSED = re.compile(rb"P5 \d+ \d+ 65535\n|P6 \d+ \d+ 255\n")  # Netpbm files of the playground's page
 MEDIA_TYPES = {".png": "image/png", ".tif": "image/tiff"}
 
@@ -40,6 +41,11 @@ class Upload:
     def suffix(self) -> str:
         """Suffix of the file format, from the first bytes."""
         return next((suffix for begin, suffix in _SUFFIXES.items() if self.content.startswith(begin)), ".png")
+
+    @property
+    def is_volume(self) -> bool:
+        """Whether the content begins like a NIfTI, MetaImage, NRRD or DICOM file, or like a file that gzip compressed."""
+        return _VOLUME.match(self.content) is not None
 
     @property
     def is_quick(self) -> bool:

@@ -128,6 +128,9 @@ def open_translator(arguments: argparse.Namespace, folder: Path, *, accepts_feat
     request = Request(**accepted(Request, options))
     device = choose_device(request.device, option="--device ")
     loaded = load_requested_generator(request, has_instances=arguments.instance_edges)
+    if loaded.config.data.has_volumes:
+        command = f"python test.py --checkpoint {loaded.file} --input PATH"
+        raise ConfigError(f"{loaded.file}: translates volumes, but a server translates only images. Run {command}.")
     usable = ("none", "precomputed") if accepts_features else ("none",)
     if loaded.clusters is None and loaded.conditioning.features not in usable:
         raise ConfigError(

@@ -182,7 +182,7 @@ def draw_coin() -> float:
 def _build_projection(config: Config, generator: Generator, taps: Sequence[str]) -> PatchProjection:
     """Return a projection with random weights for the generator's features at `taps`."""
     side = 4 * image_sides(config).minimum
-    images = torch.empty(1, config.data.source_channels, side, side, device="meta")
+    images = torch.empty(1, config.data.n_source_channels, side, side, device="meta")
     features = deepcopy(generator).to("meta").features(images, taps)
     projection = PatchProjection([feature.shape[1] for feature in features], channels=config.contrastive.channels)
     initialize(projection, config.init.kind, config.init.gain, zero_biases=True)
