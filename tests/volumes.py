@@ -11,6 +11,9 @@ from torch import Tensor
 from data.drawn_volumes import draw_patient
 
 SIZE = (8, 20, 16)  # depth, height and width of drawn patients
+OF_VOLUMES = ["data.layout=paired_volumes", "data.root=.", "data.preprocess=none", "data.instance_edges=false"]
+OF_VOLUMES += ["data.source_channels=1", "data.target_channels=1", "data.target_range=[-1024,3071]"]
+OF_VOLUMES += ["data.source_range=volume"]
 RAS = (-1, 0, 0, 0, -1, 0, 0, 0, 1)
 
 

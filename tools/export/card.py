@@ -6,12 +6,14 @@ from pathlib import PureWindowsPath
 from typing import Any
 
 from configs.build import image_sides
+from configs.schema import DataConfig
 from data.conditioning import ValueRange
 from inference.load import LoadedGenerator
+from utils.limits import OF_VOLUME
 from utils.machine import versions
 from utils.run_figures import last_validation
 from utils.safetensors_file import SUFFIX
-from utils.text import counted
+from utils.text import counted, exact
 
 
 def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | None]) -> dict[str, Any]:
@@ -30,6 +32,7 @@ def model_card(loaded: LoadedGenerator, dtype: str, given: Mapping[str, str | No
         "task": "image-to-image",
         "source": _source(loaded),
         "target": _images(loaded.conditioning.target_channels, loaded.conditioning.target_range),
+        **(_volumes(config.data) if config.data.has_volumes else {}),
         "direction": loaded.direction,
         "network": f"{config.generator.name}, {n_parameters:,} parameters, {dtype}",
         "sides": f"multiples of {sides.multiple} pixels, from {sides.minimum}",
@@ -77,6 +80,19 @@ def _source(loaded: LoadedGenerator) -> str:
     parts += ["instances"] if conditioning.needs_instances else []
     parts += [_images(n_images, conditioning.source_range)] if n_images else []
     return " and ".join(parts)
+
+
+def _volumes(data: DataConfig) -> dict[str, str]:
+    """Return the description of sources and targets for volumes."""
+    source, target = (
+        ", ".join(f"{exact(low)} to {exact(high)}" for low, high in zip(bounds[::2], bounds[1::2], strict=True))
+        for bounds in (data.source_bounds or (), data.target_range or ())
+    )
+    if data.source_range == OF_VOLUME:
+        source = "from percentile 0.1 to 99.9 of the values above the lowest value of each volume"
+    volumes, slices = counted(data.source_channels, "volume"), counted(2 * data.neighbours + 1, "slice")
+    source = f"{volumes} (D, H, W), {slices} along axis {data.axis} as channels, values {source}"
+    return {"source": source, "target": f"volume, values {target}"}
 
 
 def _images(n_channels: int, values: ValueRange | None) -> str:

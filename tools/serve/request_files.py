@@ -44,7 +44,7 @@ class Upload:
 
     @property
     def is_volume(self) -> bool:
-        """Whether the content begins like a NIfTI, MetaImage, NRRD or DICOM file, or like a file that gzip compressed."""
+        """Whether the content begins like a NIfTI, MetaImage, NRRD, DICOM or gzip file."""
         return _VOLUME.match(self.content) is not None
 
     @property

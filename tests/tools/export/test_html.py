@@ -16,6 +16,7 @@ import pytest
 from data.batch import DataError
 from inference.load import load_generator
 from tests.runs import program_main, untrained_run
+from tests.volumes import OF_VOLUMES
 from tools.export import html
 from tools.export.format import ExportError
 from tools.export.html import WASM, WEBGPU, runtime_files
@@ -108,10 +109,12 @@ def test_a_folder_has_files_side_by_side(tiny_run: Path, tmp_path: Path, package
 def test_what_a_page_cannot_hold_is_refused(
     tiny_config: Path, tiny_run: Path, tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_features = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2")
+    of_features = untrained_run(tiny_config, "features.n_channels=3", "features.n_downsamplings=2", "run.name=features")
+    of_volumes = untrained_run(tiny_config, *OF_VOLUMES, "run.name=volumes")
     monkeypatch.setattr(html, "MAX_BYTES_IN_PAGE", 1000)
     for run_folder, message in (
         (tiny_run, r"MB of weights, .* at most 0 MB\. Add --folder"),
+        (of_volumes, r"translates volumes, which a page cannot show. Use --format onnx with pairgan\.py"),
         (of_features, r"takes instance features, which a page cannot show. Use --format onnx"),
     ):
         with pytest.raises(ExportError, match=message):

@@ -15,11 +15,14 @@ from threading import Timer
 
 import pytest
 
-from tests.runs import wait_until
+from tests.runs import untrained_run, wait_until
+from tests.tools.playground import pages
 from tests.tools.serve.services import BOUNDARY, FORM, Hold, ask, form, png, serving
+from tests.volumes import OF_VOLUMES, noise, save_volume
 from tools.serve import gate
 from tools.serve.request_files import RequestFiles
 from tools.serve.web import WebServer
+from utils.errors import ConfigError
 
 TOKEN = "0123456789abcdefghij"
 KEY = {"Authorization": f"Bearer {TOKEN}"}
@@ -212,6 +215,17 @@ def test_unfit_translations_are_refused(
     assert found.body.count(b"\n") == 1
 
 
+@pytest.mark.parametrize("suffix", [".nii", ".nii.gz", ".mha", ".mhd", ".nrrd", ".dcm"])
+def test_a_volume_is_refused_with_the_command_that_translates_it(
+    server: WebServer, tmp_path: Path, suffix: str
+) -> None:
+    content = bytes(128) + b"DICM" if suffix == ".dcm" else save_volume(tmp_path / f"p{suffix}", noise(0)).read_bytes()
+    for body, headers in ((content, {}), (form(source=content, instances=SMALL), FORM)):
+        answer = ask(server, "/translate", body, headers)
+        text = b"source: is a volume or a gzip file, not an image. Run python test.py --input FILE.\n"
+        assert (answer.status, answer.body) == (415, text)
+
+
 def test_a_name_that_cannot_be_encoded_is_accepted(server: WebServer) -> None:
     headers = {"Content-Type": f"{FORM['Content-Type']}; charset=utf-7"}
     assert ask(server, "/translate", BODY.replace(b"photo.x", b"+2AA-.x"), headers).status == 200
@@ -220,6 +234,14 @@ def test_a_name_that_cannot_be_encoded_is_accepted(server: WebServer) -> None:
 def test_parameters_that_would_have_no_effect_are_refused(server: WebServer) -> None:
     for query in ("sede=3", "seed=3&seed=4"):
         assert ask(server, f"/translate?{query}", BODY, FORM).status == 400
+
+
+def test_a_run_of_volumes_is_refused(tiny_config: Path) -> None:
+    run_folder = untrained_run(tiny_config, *OF_VOLUMES)
+    expected = r"^\S*\.pt: translates volumes, .*\. Run python test\.py --checkpoint \S*\.pt --input PATH\.$"
+    for opened in (serving, pages.serving):
+        with pytest.raises(ConfigError, match=expected), opened("--checkpoint", str(run_folder)):
+            pass
 
 
 def test_a_body_without_a_length_is_counted(server: WebServer) -> None:
