@@ -90,6 +90,7 @@ def _contradiction(arguments: argparse.Namespace) -> str | None:
         "--instances, --targets, --mask and --feature-maps need --input": maps and not given,
         "--split and --input exclude each other: leave one of them out": given and arguments.split,
         "--spread needs a second --checkpoint: add it": arguments.spread and not arguments.more_checkpoints,
+        "--window: LOW must be below HIGH": arguments.window and arguments.window[0] >= arguments.window[1],
         f"--noise {one_image}": arguments.noise and several,
         f"--tile {one_image}": tile and several,
         f"--norm-window {one_image}": arguments.norm_window and several,

@@ -46,10 +46,11 @@ _REPORTS = (f"{SHEET}.png", INDEX, METRICS)
 _MIXED = "mixed"  # key of the record: whether the folder also holds images from runs with other settings
 
 _NOT_COMPARED = ("step", "checkpoint", "folders")  # paths change when files move; the checksum covers the step
+_NEW_OPTIONS = ("mask", "average_axes", "spread")  # recorded only if they are used, because earlier records lack them
 _OPTIONS_NOT_RECORDED = (
     *("device", "compile", "batch_size", "max_pixels", "output", "existing", "window"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
-    *("input", "split", "instances", "targets", "mask", "feature_maps", "more_checkpoints", "spread"),
+    *("input", "split", "instances", "targets", "feature_maps", "more_checkpoints", *_NEW_OPTIONS),
     # `origin` has the last two lines in another way
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
@@ -76,6 +77,11 @@ class ImageStore:
     suffix: str = ".png"
     follows_sources: bool = False
     scale: float = 1.0
+
+    @property
+    def other_suffixes(self) -> tuple[str, ...]:
+        """Suffixes that files from earlier runs can have instead of `suffix`."""
+        return (".tif",) if self.follows_sources else ()
 
     def suffix_of(self, source: File | None) -> str:
         """Return the file suffix of a translation. source: File of the source, or None."""
@@ -166,8 +172,9 @@ class OutputFolder:
     def image(self, name: str) -> Path:
         """Return the path of a sample's translated image. The sample can be from an earlier run."""
         suffix = self._suffixes.get(name)
-        if suffix is None and self.store.follows_sources and (file := self.path / f"{name}.tif").exists():
-            return file
+        for other in self.store.other_suffixes if suffix is None else ():
+            if (file := self.path / f"{name}{other}").exists():
+                return file
         return self.path / f"{name}{suffix or self.store.suffix}"
 
     def spread(self, name: str) -> Path:
@@ -327,7 +334,7 @@ def origin(
         "split": split,
         **{name: value for name, value in vars(request).items() if name not in _OPTIONS_NOT_RECORDED},
         "seed": predictor.seed if predictor.takes_seed else None,
-        **({"spread": True} if request.spread else {}),  # earlier records have no such entry
+        **{name: value if value is True else str(value) for name in _NEW_OPTIONS if (value := getattr(request, name))},
         **settings_of(loaded.config),
     }
 

@@ -17,6 +17,7 @@ from configs import build
 from configs.splits import translated_split
 from data.batch import Batch, DataError, Sample
 from data.files.stored_image import pixels_allowed
+from data.files.volume_header import volume_suffix
 from data.folder import VIDEO_SUFFIXES
 from data.preprocessing import Preprocessing
 from inference.inputs import build_input, has_targets
@@ -49,12 +50,13 @@ def translate(request: Request) -> None:
         log_to_console(is_main=world.is_main)
         video = video_of(request.input)
         loaded = load_generator_together(request, world)
-        request = request.with_size(loaded.config.data.preprocess)
         if loaded.config.data.has_volumes:
             from inference.volumes import translate_volumes
 
             translate_volumes(loaded, request, world)
             return
+        _check_no_volumes(request)
+        request = request.with_size(loaded.config.data.preprocess)
         style = encode_style(loaded, request.style) if request.style else None
         if video:
             from inference.video import translate_video  # importing PyAV takes a tenth of a second
@@ -70,6 +72,15 @@ def translate(request: Request) -> None:
             predictor = requested_predictor(loaded, request, world.device, folder.path, style)
             with pixels_allowed(request.max_pixels, mapped_in=folder.path if predictor.tiles else None):
                 translate_all(loaded, predictor, folder, request, world)
+
+
+def _check_no_volumes(request: Request) -> None:
+    """Raise DataError if a generator of images gets a volume, or an option that only volumes have."""
+    options = {"--mask": request.mask, "--average-axes": request.average_axes, "--window": request.window}
+    if given := ", ".join(option for option, value in options.items() if value):
+        raise DataError(f"{given}: only generators of volumes have this option. Remove it.")
+    if volume := next((path for path in request.input if volume_suffix(path.name)), None):
+        raise DataError(f"--input: {volume} is a volume. Choose a generator of data.layout=paired_volumes.")
 
 
 def translate_all(

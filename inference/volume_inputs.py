@@ -106,9 +106,8 @@ def _named(path: Path, pattern: str, option: str) -> dict[str, VolumeFile]:
     """Return the volumes of a path by patient. `pattern` is the pattern in the data set that the network learned."""
     if not path.exists():
         raise DataError(f"{option}: {path}: no such file or folder")
-    path = path.absolute()
-    if path.is_file() or is_series(path):
-        name = volume_name(path.name) if path.is_file() else path.name
+    path, name = path.absolute(), volume_name(path.name)
+    if (path.is_file() and name != path.name) or is_series(path):
         return {name: VolumeFile(LocalFolder(path.parent), path.name)}
     before, patient, after = pattern.partition(PATIENT)
     tail = f"{before.rpartition('/')[2]}{patient}{after}" if patient else PATIENT

@@ -1,7 +1,7 @@
 """Translate volumes slice by slice, and measure the translation of each patient."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,7 @@ from configs import build
 from configs.splits import translated_split
 from data.batch import Batch, DataError, Sample
 from data.files.image_files import write_png
-from data.files.volume_file import read_volume, volume_name, write_volume
+from data.files.volume_file import VOLUME_SUFFIXES, Geometry, read_volume, volume_name, write_volume
 from data.folder import File
 from data.map_reader import is_source
 from data.preprocessing import Preprocessing
@@ -38,7 +38,7 @@ from utils.text import counted, exact
 
 _BATCH = 8  # slices
 _MOST_RATIO = 1.5  # of the sides of a voxel, for --average-axes
-_REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels")
+_REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels", "size")
 _TITLES = {"mae": "MAE", "psnr": "PSNR", "ms_ssim": "MS-SSIM", "ssim": "SSIM"}
 _LISTED = 40  # patients in the table
 
@@ -73,7 +73,7 @@ class VolumeTranslator:
             bounds=(low, high),
             dtype=np.dtype(str(loaded.data_facts.target_dtype).removeprefix("torch.")),
             axes=AXES if request.average_axes else (trained,),
-            batch_size=request.batch_size or _BATCH,
+            batch_size=request.batch_size or (1 if request.noise else _BATCH),
         )
 
     def translate(self, sources: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray | None]:
@@ -128,6 +128,11 @@ class VolumeStore(ImageStore):
 
     suffix: str = ""
 
+    @property
+    def other_suffixes(self) -> tuple[str, ...]:
+        """See ImageStore."""
+        return VOLUME_SUFFIXES
+
     def suffix_of(self, source: File | None) -> str:
         """Return the suffix of a translation. DICOM series are translated to NIfTI."""
         own = str(source).removeprefix(volume_name(str(source)))
@@ -146,6 +151,7 @@ def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -
     """
     if refused := [f"--{name.replace('_', '-')}" for name in _REFUSED if getattr(request, name) is not None]:
         raise DataError(f"{', '.join(refused)}: cannot be used with volumes. Remove the option.")
+    request = replace(request, size="own")
     split = None if request.input else request.split or translated_split(loaded.config)
     patients = volumes_of_split(loaded, split) if split else volumes_of_input(loaded, request)
     layout, files = WholeVolumes(patients), loaded.config.data.target_files
@@ -181,6 +187,7 @@ class _Results:
     request: Request
     figures: dict[str, Figures] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
+    n_kept: int = 0
 
     def add(self, index: int) -> None:
         """Translate and measure a patient; raise DataError if a volume cannot be read."""
@@ -191,10 +198,9 @@ class _Results:
         if self.request.average_axes and max(spacing) > _MOST_RATIO * min(spacing):
             sides = "x".join(map(exact, spacing))
             logger.warning("%s: has voxels of %s mm. --average-axes is meant for cubic voxels", name, sides)
-        is_kept = self.request.existing == "keep" and self.folder.is_written(name)
-        if is_kept:
-            fake, spread = read_volume(path).array, None
-        else:
+        fake, spread = self._kept(name, source.geometry), None
+        is_kept = fake is not None
+        if fake is None:
             sources = [volume.array for kind, volume in volumes.items() if is_source(kind)]
             fake, spread = self.translator.translate(sources)
             if mask is not None:
@@ -213,20 +219,34 @@ class _Results:
             self.figures[name] = figures
         self.rows.append(Row(name, images, path.name, {_TITLES[key]: figures[key] for key in _TITLES if figures}))
 
+    def _kept(self, name: str, geometry: Geometry) -> np.ndarray | None:
+        """Return the existing translation of a patient if --existing is keep and the file is complete."""
+        if self.request.existing == "keep" and self.folder.is_written(name):
+            with suppress(DataError):
+                volume = read_volume(self.folder.image(name))
+                if volume.geometry.difference(geometry) is None:
+                    self.n_kept += 1
+                    return volume.array
+        return None
+
     def finish(self, world: World, title: str, made_by: Mapping[str, Any]) -> None:
         """Gather the results of all processes. The main process writes the gallery, and metrics.json with targets."""
-        gathered = world.gather((self.rows, self.figures))
+        gathered = world.gather((self.rows, self.figures, self.n_kept))
         if not world.is_main:
             return
-        rows = sorted((row for of_process, _ in gathered for row in of_process), key=lambda row: row.name)
-        figures = {name: values for _, of_process in gathered for name, values in of_process.items()}
+        rows = sorted((row for of_process, *_ in gathered for row in of_process), key=lambda row: row.name)
+        figures = {name: values for _, of_process, _ in gathered for name, values in of_process.items()}
+        n_kept = sum(of_process for *_, of_process in gathered)
         if rows:
             write_gallery(self.folder.path / INDEX, rows, title)
-            logger.info("translated   %s: %s", counted(len(rows), "volume"), self.folder.path)
+            if n_kept:
+                logger.info("kept         %s", counted(n_kept, "existing volume"))
+            logger.info("translated   %s: %s", counted(len(rows) - n_kept, "volume"), self.folder.path)
             logger.info("gallery      %s", self.folder.path / INDEX)
         if figures:
             figures, of_all = dict(sorted(figures.items())), summary(figures)
-            report = {"patients": figures, **of_all, "range": self.translator.bounds, "whole": {}, "origin": made_by}
+            report = {"patients": figures, **of_all, "range": self.translator.bounds, "whole": {}}
+            report["origin"] = {**made_by, "n_kept": n_kept}
             write_report(report, list(_table(figures, of_all)), self.folder.path)
 
 

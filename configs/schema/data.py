@@ -177,7 +177,9 @@ class DataConfig(Section, prefix="data."):
     def reversed(self) -> Self:
         """The same data with sources and targets exchanged. Its `target_files` can store the former sources."""
         is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
-        of_target = "float32.tif" if self.source_range else "uint8.tif"
+        of_target: str | None = "float32.tif" if self.source_range else "uint8.tif"
+        if self.has_volumes:
+            of_target = "float32.nii.gz" if self.source_range == OF_VOLUME else None
         return replace(
             self,
             direction="AtoB" if self.direction == "BtoA" else "BtoA",
@@ -186,7 +188,7 @@ class DataConfig(Section, prefix="data."):
             source_range=self.target_range,
             target_channels=self.source_channels,
             target_range=self.source_bounds,
-            target_files=None if is_rgb or self.has_volumes else of_target,
+            target_files=None if is_rgb else of_target,
         )
 
     @property
