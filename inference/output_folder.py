@@ -133,7 +133,7 @@ def default_output(loaded: LoadedGenerator, request: Request) -> Path:
     if request.input:
         first, *others = request.input
         is_file = first.is_file() and not others
-        stem = Path(first.resolve().name.removesuffix(".gz")).stem  # of volumes such as p001.nii.gz
+        stem = Path(first.resolve().name.removesuffix(".gz")).stem  # volumes have names such as p001.nii.gz
         name = stem if is_file else common_folder(request.input).name or "input"
     else:
         name = request.split or translated_split(loaded.config)

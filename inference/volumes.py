@@ -37,7 +37,7 @@ from utils.log import logger
 from utils.text import counted, exact
 
 _BATCH = 8  # slices
-_MOST_RATIO = 1.5  # of the sides of a voxel, for --average-axes
+_MOST_RATIO = 1.5  # largest ratio of the sides of a voxel for --average-axes
 _REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels", "size")
 _TITLES = {"mae": "MAE", "psnr": "PSNR", "ms_ssim": "MS-SSIM", "ssim": "SSIM"}
 _LISTED = 40  # patients in the table

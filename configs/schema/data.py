@@ -176,10 +176,8 @@ class DataConfig(Section, prefix="data."):
     @property
     def reversed(self) -> Self:
         """The same data with sources and targets exchanged. Its `target_files` can store the former sources."""
-        is_rgb = self.source_range is None and self.source_channels in RGB_CHANNELS
-        of_target: str | None = "float32.tif" if self.source_range else "uint8.tif"
-        if self.has_volumes:
-            of_target = "float32.nii.gz" if self.source_range == OF_VOLUME else None
+        is_plain = self.has_volumes or (self.source_range is None and self.source_channels in RGB_CHANNELS)
+        of_target = f"float32.{'nii.gz' if self.has_volumes else 'tif'}" if self.source_range else "uint8.tif"
         return replace(
             self,
             direction="AtoB" if self.direction == "BtoA" else "BtoA",
@@ -188,7 +186,7 @@ class DataConfig(Section, prefix="data."):
             source_range=self.target_range,
             target_channels=self.source_channels,
             target_range=self.source_bounds,
-            target_files=None if is_rgb else of_target,
+            target_files=None if is_plain and self.source_range != OF_VOLUME else of_target,
         )
 
     @property

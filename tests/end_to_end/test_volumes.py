@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -79,7 +78,7 @@ def arguments(run_folder: Path, tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def halves(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Batch]]:
+def halves(monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
     """A network that adds 0.5 to the slice itself. The list has its batches."""
     batches = list[Batch]()
 
@@ -269,16 +268,10 @@ def test_input_names_volumes_and_folders_of_patients(
     of_clinic = translated("--input", clinic, "--targets", clinic, "--mask", clinic, *folders)
     assert of_clinic == ["x/a.mha", "x/b.mha"]
     assert len(halves) == 1 + 2 + 2 + 2  # a batch for each patient
-    source, body, fake = (
-        read_volume(folder / "x" / name).array
-        for folder, name in (
-            (tmp_path / "clinic", "a/mr.mha"),
-            (tmp_path / "clinic", "a/body.mha"),
-            (tmp_path / "out", "a.mha"),
-        )
-    )
+    places = (tmp_path / "clinic/x/a/mr.mha", tmp_path / "clinic/x/a/body.mha", tmp_path / "out/x/a.mha")
+    mr, body, fake = (read_volume(path).array for path in places)
     assert (fake[body == 0] == LOW).all()
-    assert np.array_equal(fake[body > 0], (source + 0.5).clip(LOW, 3071).round().astype(np.int16)[body > 0])
+    assert np.array_equal(fake[body > 0], (mr + 0.5).clip(LOW, 3071).round().astype(np.int16)[body > 0])
     figures = report(tmp_path / "out")["patients"]["x/a"]
     assert figures["n_voxels"] == (body > 0).sum()
 
