@@ -11,13 +11,13 @@ from torch import Tensor
 from utils.errors import UserError
 
 _LISTED = 5
-_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # stored value that means weight 1 (default: 1)
+_LARGEST_WEIGHT = {torch.uint8: 255.0, torch.uint16: 65535.0}  # stored value of weight 1; default: 1
 
 
 class DataError(UserError):
     """The data set cannot be used.
 
-    problems: One or more lines. Each line names a file or folder and the remedy. `str(error)` has the first lines.
+    problems: One or more lines. Each line names a file or folder and the remedy. `str(error)` shows the first few.
     """
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ MAPS = tuple(field.name for field in fields(_Maps))
 
 @dataclass(frozen=True)
 class BadSample:
-    """A sample that cannot be used. `side` is an index in `Layout.sides`. It is 1 only for targets of unpaired data."""
+    """A sample that cannot be used. `side` (index in `Layout.sides`) is 1 for targets of unpaired data, otherwise 0."""
 
     side: int
     index: int

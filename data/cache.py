@@ -101,7 +101,7 @@ class CachedLayout(DerivedLayout):
 
 
 def room(layout: Layout, index: int) -> tuple[int, int]:
-    """Return the size of a cache of all samples, estimated from sample `index`, and the free space, both in bytes.
+    """Estimate from sample `index` how large a cache of all samples is. Return this size and the free space in bytes.
 
     layout: Layout whose `sides` are CachedLayouts.
 

@@ -36,7 +36,7 @@ _MAX_SIDE = 512  # pixels; larger images are cropped to their centre
 _MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
 _CLEAR_PEAK = 12.0  # minimum height of a clear correlation peak, in standard deviations above the mean
 FAINT_PEAK = 8.0  # minimum height of a faint peak; some unrelated pairs also reach it
-_BEYOND_REST = 1.5  # minimum ratio of a peak to the correlation at displacement 0; below it, return 0
+_BEYOND_REST = 1.5  # minimum ratio of a peak to the correlation near displacement 0; a lower peak means 0
 _FEWEST = 3  # minimum number of equally displaced pairs for a warning
 _SMALL_SHIFT = 2  # pixels; minimum for a warning about many pairs
 _LARGE_SHIFT = 5  # pixels; minimum for a warning about a single pair
@@ -72,7 +72,7 @@ class Checked:
 
 @dataclass
 class Check(MonitoredDataset):
-    """Checks the samples of `layout`. WorkerMonitor uses this class like a data set of results.
+    """Checks the samples of `layout`. WorkerMonitor loads the results like the samples of a data set.
 
     is_for_training: True preprocesses samples as in training, False as in validation.
     """
@@ -90,7 +90,7 @@ class Check(MonitoredDataset):
     def __call__(self, index: int) -> Checked:
         """Read sample `index`, compute its crop, and return the result."""
         ids, file = frozenset[int](), self.layout.provenance(index).files.get("source")
-        with suppress(Exception):  # `Layout.read` below reports the error, but does not return unknown ids
+        with suppress(Exception):  # `Layout.read` below reports errors, but does not return ids without a class
             ids = frozenset(np.unique(read_ids(file).numpy()).tolist()) if file and self.layout.n_classes else ids
         try:
             sample = self.layout.read(index)
@@ -110,7 +110,7 @@ class Check(MonitoredDataset):
                 shifts=measure(_CLEAR_PEAK) if measure else {},
                 faint_shifts=measure(FAINT_PEAK) if measure else None,
             )
-        except Exception as error:  # noqa: BLE001  report a bug with its sample
+        except Exception as error:  # noqa: BLE001  a bug is also reported together with the sample
             return Checked(index, as_data_error(error, describe_sample(self.layout, index)).problems, ids=ids)
 
 
@@ -156,7 +156,7 @@ def check_all(check: Check, *, n_processes: int, timeout_s: float) -> Iterator[C
 
 
 def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
-    """Yield a warning for each pair of `splits` with identical files. An entry is a split or one domain of a split."""
+    """Yield a warning for each pair of `splits` with identical files. A key names a split, or one domain of a split."""
     by_size, by_content = defaultdict[int, list[tuple[str, Blob]]](list), defaultdict[bytes, dict[str, Blob]](dict)
     for split, file in ((split, file) for split, files in splits.items() for file in files):
         by_size[file.size()].append((split, file))
@@ -220,7 +220,7 @@ def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
 def shift_warnings(
     shifts: Mapping[str, Shift], what: str, faint: Mapping[str, Shift | None] = MappingProxyType({}), reach: int = 0
 ) -> Iterator[str]:
-    """Yield at most one warning: most samples have the same shift, many have different shifts, or a few are far off.
+    """Yield at most one warning: equal shifts in most samples, different shifts in many, or large shifts in a few.
 
     shifts: Clear displacements by sample name.
     what: Name of the displaced images, for the message.

@@ -100,7 +100,7 @@ def weights_of_classes(labels: Tensor, class_weights: Mapping[int, float], heigh
 
 
 class PixelWeightFactors(NamedTuple):
-    """Two factors whose product is the weight of each target pixel, (N, 1, H, W) float32 each, or None if all are 1.
+    """Two factors, (N, 1, H, W) float32. Their product is the weight of each target pixel. None means 1 everywhere.
 
     of_target: Factor from the weight maps in data.weight_folder.
     of_classes: Factor from the class weights and the source's label map.
@@ -131,7 +131,7 @@ class Conditioning:
     features: Where instance features come from: the generator's encoder ("encoded") or the data set ("precomputed").
     regions: Map that divides an image into regions. All pixels of a region have the same features.
     encodes_style: Whether the generator encodes the style of the target in training.
-    edges_of: Map that determines the edges. Use "labels" if instances are the connected areas of a class.
+    edges_of: Map whose edges are used. If instances are the connected areas of a class, both maps have the same edges.
     class_weights: Weight of each class in losses and metrics, by id. A class without an entry has weight 1.
     source_image_channels: Number of channels of `Batch.source_images`, or 0 without these images.
     target_scale: Height of a target divided by the height of its source.

@@ -75,7 +75,7 @@ class Blob(ABC):
 
 @dataclass(frozen=True)
 class Folder(ABC):
-    """A folder of a data set. Messages contain `str(folder)`. Folders that compare equal hold the same files."""
+    """A folder of a data set. Messages contain `str(folder)`. Equal folders hold the same files."""
 
     path: PurePath
 
@@ -101,7 +101,7 @@ class Folder(ABC):
         return bool(self.files())
 
     def absence(self) -> str:
-        """Return what an error message says about this missing folder."""
+        """Return the text of an error message about this missing folder."""
         return "no such folder"
 
 
@@ -188,7 +188,7 @@ def local_folder(folder: Folder | Path) -> Folder:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether a name begins with a dot, or is a folder that operating systems or NAS devices add.
+    """Return whether a name begins with a dot, or belongs to a folder that operating systems or NAS devices add.
 
     Such folders hold thumbnails and deleted images, which must not count as images.
     """
@@ -228,7 +228,7 @@ def index_lines(members: Collection[Member]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class TarFolder(Folder):
-    """A folder in tar files. An index lists the position of each file.
+    """A folder whose files are in tar files. An index lists the position of each file.
 
     path: Path below the root of the packed data set.
     root: Folder of the index and the tar files.

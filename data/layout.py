@@ -39,8 +39,8 @@ class Provenance:
 class Layout(ABC):
     """One split of a data set.
 
-    A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. Each
-    side is a layout whose images are all sources. A sample of an unpaired layout combines one image of each side.
+    A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. A side
+    is a layout that reads its images as sources. A sample of an unpaired layout combines one image of each side.
     Indices below len(layout) combine the images in order, and higher indices are all other combinations. Callers
     cache, resize, split and skip the images of each side separately.
     """
@@ -59,7 +59,7 @@ class Layout(ABC):
 
     @property
     def groups(self) -> Sequence[str]:
-        """Name of the group of each sample, such as its patient. A group stays in one split. Default: the sample."""
+        """The group of each sample, such as the patient. A group stays in one split. Default: one group per sample."""
         return self.names
 
     @property
@@ -100,7 +100,7 @@ class Layout(ABC):
 
     @abstractmethod
     def read(self, index: int) -> Sample:
-        """Read sample `index` at full size; raise DataError that lists the problems of all its files."""
+        """Read sample `index` at full size; raise a DataError that lists the problems of all its files."""
 
 
 class DerivedLayout(Layout):
@@ -126,7 +126,7 @@ class RegisteredLayout(Layout):
     needs_targets: Whether samples must have targets. If False, targets are optional.
     needs_instances, needs_features, needs_labels: Whether samples must have these maps.
     reader: MapReader of the data set.
-    target_scale: Height of a target divided by the height of its source. Without it, both heights are equal.
+    target_scale: Height of a target divided by the height of its source. By default, both heights are equal.
     """
 
     pairs: ClassVar[bool] = True

@@ -171,7 +171,7 @@ def read_fixed_samples(
 ) -> list[Sample]:
     """Read at most `n_samples` samples from the start of a layout, and resize them for validation.
 
-    If groups have several samples, such as the slices of patients, the samples are spread over the layout.
+    If groups have several samples, such as the slices of patients, read samples from all parts of the layout instead.
 
     on_bad_sample: "skip" logs a bad sample and reads the next sample instead. "error" raises its error.
 
@@ -180,7 +180,7 @@ def read_fixed_samples(
     """
     samples, bad_samples, reasons = list[Sample](), BadSamples(len(layout)), list[str]()
     order = np.arange(len(layout))
-    if len(set(layout.groups)) < len(layout):  # samples of a group are alike, so samples of all groups come first
+    if len(set(layout.groups)) < len(layout):  # samples of a group are alike, so spread them over the layout
         shown = np.linspace(0, len(layout) - 1, min(n_samples, len(layout)) + 2).astype(int)[1:-1]
         order = np.array([*dict.fromkeys([*shown, *order])])
     for index in map(int, order):

@@ -44,7 +44,7 @@ class MapReader:
     forms: Expected pixels of images, by map. A map without an entry is read as 8-bit RGB. If there are several source
         folders, the entry for their concatenated images is "source" ("source_images" if the first holds label maps).
     colors: Colours of the classes, or None if label maps hold ids.
-    divided_classes: Argument `divided` of `connected_parts`, which computes instance maps. None: do not compute them.
+    divided_classes: Argument `divided` of `connected_parts`. None: do not compute instance maps.
     target_scale: Height of a target divided by the height of its source.
     """
 
@@ -56,13 +56,13 @@ class MapReader:
     target_scale: float = 1.0
 
     def read(self, name: str, files: Mapping[str, File]) -> Sample:
-        """Read the maps of a sample at full size; raise DataError that lists the problems of all files."""
+        """Read the maps of a sample at full size; raise a DataError that lists the problems of all files."""
         problems, maps = list[str](), dict[str, Tensor]()
         later = [kind for kind in files if is_later_source(kind)]
         for kind, file in files.items():
             with _collected(problems):
                 maps[kind] = self._read(kind, file, is_stacked=bool(later))
-        # features can have any size
+        # features can have any size, so they are not checked
         references = dict.fromkeys(("instances", "labels", *later, "target"), "source") | {"weights": "target"}
         for kind, reference in references.items():
             if kind in maps and reference in maps:

@@ -24,10 +24,10 @@ Window = tuple[int, int, int, int]  # top, left, height and width in pixels
 class Warp:
     """A rotation, scale and elastic deformation about the centre of a window, for images of any resolution.
 
-    Beyond its borders, an image is continued with its mirror image.
+    Outside the image, the warp reads pixels of the mirrored image.
 
     inverse: Matrix ((a, b), (c, d)) that converts a position (x, y) in the output to a position in the input.
-    controls: Displacements (x, y) of control points, divided by the shorter side, (2, rows, columns) float32.
+    controls: Displacements (x, y) of control points, divided by the window's shorter side, (2, rows, columns) float32.
     """
 
     inverse: tuple[tuple[float, float], tuple[float, float]]

@@ -23,7 +23,7 @@ Mode = Literal["resize_and_crop", "scale_width", "scale_width_and_crop", "crop",
 
 @dataclass(frozen=True)
 class Placement:
-    """Resizing to height x width, cropping, mirroring and augmentation of one sample. Lengths are in source pixels.
+    """How a sample is resized to height x width, cropped, mirrored and augmented. Lengths are in source pixels.
 
     target_scale: Height of the target divided by the height of the source.
     """
@@ -222,8 +222,8 @@ def resize_image(image: Tensor, height: int, width: int) -> Tensor:
 
 # no-data values of ArcGIS and GDAL, and netCDF's default _FillValue for floats
 _NO_DATA = (-9999.0, -99999.0, -999.0, 1e20, 9.969209968386869e36, -3.4028234663852886e38)
-_LIMITS = (-32768.0, -32767.0, 65535.0)  # limits of 16-bit integers, which can also be saturated pixels
-_LEAST_GAP = 0.05  # minimum distance of a _NO_DATA value from all other values, divided by their range
+_LIMITS = (-32768.0, -32767.0, 65535.0)  # limits of 16-bit integers; saturated pixels can also have these values
+_LEAST_GAP = 0.05  # minimum distance of a _NO_DATA value from the nearest value, divided by the range of other values
 _CT_PADDING = (-3024.0, -2000.0, -32768.0)  # values outside the field of view of CT, in Hounsfield units
 _CT_MINIMUM = -1100.0  # lowest value with data: air has -1000, and scanners store at least -1024
 

@@ -20,7 +20,7 @@ _ORDER_SEED = (0, 0, 1)  # seed for the order of the shorter side; no sample use
 class UnpairedLayout(RegisteredLayout):
     """A base class of layouts with two domains (sides), whose images are not pairs.
 
-    The longer side has more images. An epoch uses each of its images once.
+    An epoch uses each image of the longer side (the side with more images) once.
     If the longer side has L images and the shorter side n images, sample i + L * d joins image i of the longer side
     with image (i + d) % n of the shorter side. The sample has the name of its image from the longer side.
 

@@ -70,7 +70,7 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _positions(layout: Layout, group: str | None) -> Iterator[float]:
-    """Yield the position of each sample's group."""
+    """Yield the hash of each sample's group, in [0, 1)."""
     return map(_position, layout.groups if group is None else groups_of(layout.names, group))
 
 

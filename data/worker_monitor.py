@@ -27,7 +27,7 @@ from utils import signals
 from utils.text import exact
 
 POLL_S = 1.0  # time between two calls of `should_stop`
-_REAPING_S = 5.0  # maximum time between the end of a connection and the exit code of its process
+_REAPING_S = 5.0  # maximum wait for the exit code of a process that has closed its connection
 _AHEAD = 2  # batches requested from each process in advance
 _NOTHING = -1
 _Reading = ctypes.Array[ctypes.c_int64]
@@ -87,7 +87,7 @@ class WorkerMonitor:
 
             forkserver.ensure_running()
         self._workers = list[_Worker]()
-        with signals.blocked(signals.STOPPING):  # each process starts with blocked signals
+        with signals.blocked(signals.STOPPING):  # so that each process starts with blocked signals
             for _ in range(self.n_processes):
                 connection, of_process = multiprocessing.Pipe()
                 reading = RawArray("q", [_NOTHING, _NOTHING])

@@ -105,7 +105,7 @@ def has_targets(layout: Layout) -> bool:
 class ListedImages(PairedFolders):
     """Samples from a list of files and folders. The name of a sample is its path below the common parent folder.
 
-    partners: Folder of each other map, or None if samples lack this map. Files are named like sources, with any suffix.
+    partners: Folder of each map except the source, or None without it. Files are named like sources, with any suffix.
     further_files: Images whose channels are appended to the source. In this case, `paths` must be a single file.
     reader: Reader of the maps.
 
@@ -142,7 +142,7 @@ class ListedImages(PairedFolders):
 
 
 def _listed(paths: Sequence[Path], problems: list[str]) -> dict[str, Blob]:
-    """Return the image files by sample name. Append messages about missing or ambiguous files to `problems`."""
+    """Return the image files by sample name. Append messages about missing files and equal names to `problems`."""
     files: list[Path] = []
     for path in dict.fromkeys(paths):
         if path.is_dir():

@@ -185,7 +185,7 @@ def load_generator(
 
     overrides: Settings `section.key=value` that replace settings of the file, see `LoadedGenerator.config`.
     direction: Direction of the translation. None: the only direction of the file, or the default of its method.
-    original: Input channels that an original's file does not identify.
+    original: Facts about input channels that an original's file does not record.
     raw_weights: Whether to load the trained weights of a checkpoint instead of their moving average.
 
     Raises:
@@ -239,7 +239,7 @@ def load_network(
     A checkpoint's generator includes its encoder.
 
     name: Name of the network in a checkpoint. direction: Direction of the network if `name` is None.
-    keeps_biases: Whether an original's ResNet keeps biases before norms. CUT's loss compares features before norms.
+    keeps_biases: Whether an original's ResNet keeps its biases before norms. They change the features in CUT's loss.
     """
     is_exported = file.suffix == SUFFIX
     state = {} if is_exported else read_weights_file(file)
@@ -312,7 +312,7 @@ def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor
 
     Compare shapes on the meta device first. Otherwise wrong settings in a file could fill the memory.
     """
-    weights = dict(weights)  # drop torch's metadata, because it would make the second call use `assign`, too
+    weights = dict(weights)  # a plain dict: torch's metadata would pass `assign=True` to the second call
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

@@ -41,7 +41,7 @@ INDEX = "index.html"
 KINDS = ("source", "translated", "target", "difference")
 SOURCES = f"{GALLERY}/{KINDS[0]}"
 RECORD = f"{GALLERY}/origin.json"
-SPREAD = "_spread"  # end of the name of a file with the standard deviation of several translations
+SPREAD = "_spread"  # ends the name of a file with the standard deviation of several translations
 _REPORTS = (f"{SHEET}.png", INDEX, METRICS)
 _MIXED = "mixed"  # key of the record: whether the folder also holds images from runs with other settings
 
@@ -51,7 +51,7 @@ _OPTIONS_NOT_RECORDED = (
     *("device", "compile", "batch_size", "max_pixels", "output", "existing", "window"),  # do not change translations
     *("checkpoint", "direction", "weights", "overrides", "opt_level", "dtype", "tile", "clusters", "style", "size"),
     *("input", "split", "instances", "targets", "feature_maps", "more_checkpoints", *_NEW_OPTIONS),
-    # `origin` has the last two lines in another way
+    # `origin` records the options of the last two lines separately
 )
 _SECTIONS = ("data.", "generator.", "features.", "style.")  # sections that change translations; exceptions follow
 _SETTINGS_WITHOUT_EFFECT = (
@@ -94,7 +94,7 @@ class ImageStore:
     def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
         """Write a (C, H, W) image, and mark its pixels without data. A TIFF gets the tags of its source.
 
-        Create missing folders. The file gets its name when it is complete.
+        Create missing folders. An incomplete file has a temporary name.
         """
         image = no_data.marked(image) if no_data else image
         with replacing(path) as unfinished:
@@ -257,7 +257,7 @@ class OutputFolder:
         return {}
 
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
-        """Record the settings of this run. Delete older translations of its samples that used other settings.
+        """Record the settings of this run. Delete older translations of the same samples that used other settings.
 
         Otherwise, after an interruption, `--existing keep` would keep translations that used other settings.
         Raise DataError instead of deleting if `existing` is "keep", or if it is "refuse" and the direction differs.

@@ -90,7 +90,7 @@ def open_reals(loaded: LoadedGenerator, split: str) -> Layout | None:
 
 @dataclass(frozen=True)
 class _Record:
-    """What the final report needs of a translated sample. size: Width and height of the translation."""
+    """The data of a translated sample for the final report. size: Width and height of the translation."""
 
     row: Row
     size: tuple[int, int]

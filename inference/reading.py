@@ -132,7 +132,7 @@ class NoDataRule:
 class PaddedSample:
     """A sample and its padded copy for the network.
 
-    window: Part of the padded copy's translation that belongs to the sample.
+    window: Part of the padded copy's translation that is not padding.
     no_data: Pixels of the translation without data, or None.
     """
 
@@ -223,7 +223,7 @@ def reduced(image: Tensor, *, is_ids: bool = False) -> Tensor:
 
 @dataclass
 class SourceValues:
-    """Finds sources with values that suggest another unit than in training.
+    """Finds sources whose values seem to have another unit than in training.
 
     Such values are mostly outside the training range, nearly constant, or have a very different maximum.
 

@@ -19,7 +19,7 @@ class Request:
     more_checkpoints: Checkpoints whose translations are averaged with the translations of `checkpoint`.
     spread: Whether to write the standard deviation of the translations of all checkpoints, too.
     input: Images to translate. Empty: translate a split of the data set.
-    mask: Volumes: mask, or folder of masks. The lowest value of the targets is written outside.
+    mask: Volumes: mask file, or folder of masks. Pixels outside the mask get the lowest value of the targets.
     average_axes: Volumes: whether to translate along each of the three axes, and write the mean.
     batch_size: Number of images translated together. None: 1, or 8 slices of a volume.
     window: Volumes: target values that are black and white in the gallery. None: the targets' range.
@@ -109,7 +109,7 @@ def add_generator_options(
 
 
 def contradictions(*, tile: int | None, norm_window: int | None, noise: bool) -> dict[str, object]:
-    """Return error messages about options that exclude each other. A truthy value means that the error is present."""
+    """Return error messages about options that exclude each other. A message applies if its value is true."""
     return {
         "--tile and --noise exclude each other: leave one of them out": tile and noise,
         "--norm-window and --tile exclude each other: leave one of them out": norm_window and tile,

@@ -173,7 +173,7 @@ def build_predictor(
     generator = precision.cast(generator.to(device)).to(memory_format=build.memory_format(device))
     give_freed_memory_back()  # the float32 weights are no longer in use
     if request.compile == "on":
-        # torch freezes final weights, but noise and style are tensors of the generator that change with each image
+        # is_final lets torch treat the generator's tensors as constants, but noise and style change with each image
         is_drawn = takes_noise(generator) or takes_style(generator)
         generator = compiled(generator.eval(), device, is_final=not is_drawn)
     return Predictor(

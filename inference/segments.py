@@ -90,7 +90,7 @@ def cut_at_norms(network: nn.Module, *, image_stride: int = 1, is_windowed: bool
 
 
 class _Tracer(fx.Tracer):
-    """A tracer that does not look inside layers whose `InTiles` is known. Each of them becomes one node."""
+    """A tracer that does not look inside layers whose `InTiles` is known. Each such layer becomes one node."""
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return _in_tiles(m) is not None or super().is_leaf_module(m, module_qualified_name)

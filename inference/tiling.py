@@ -120,7 +120,7 @@ class TiledNetwork:
             yield tile.at(stride), part.float().cpu()
 
     def _pass(self, segment: Segment, readers: Mapping[str, Read], whole: Window) -> dict[str, Read]:
-        """Compute a segment tile by tile. Set the statistics of `segment.norms`, and return output readers by name."""
+        """Compute a segment tile by tile, and set the statistics of `segment.norms`. Return a reader of each output."""
         for norm in chain.from_iterable(segment.norms.values()):
             norm.reset()
         kept: dict[str, Tensor] = {}
@@ -141,7 +141,7 @@ class TiledNetwork:
     def _blended_pass(
         self, segment: Segment, readers: Mapping[str, Read], whole: Window
     ) -> Iterator[tuple[Window, Tensor]]:
-        """Compute the only segment, one row of tiles at a time. Yield rows of pixels that no later row overlaps."""
+        """Compute the only segment, one row of tiles at a time. Yield pixel rows once no later tile overlaps them."""
         (stride,) = segment.writes.values()
         rows = [[(tile, tile.grown(self._overlap, whole)) for tile in row] for row in self._rows_of_tiles(whole)]
         tops = [row[0][1].at(stride).top for row in rows] + [whole.at(stride).bottom]

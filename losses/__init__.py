@@ -53,7 +53,7 @@ REGISTERED_LOSSES: dict[str, WeightedLoss] = {}
 def register_loss(name: str, loss: GeneratorLoss, weight: float) -> None:
     """Add a generator loss to all later training runs of this process.
 
-    An earlier loss of this name is replaced, or only removed if the weight is 0. Modules move to the run's device.
+    An earlier loss of this name is replaced. With weight 0, it is only removed. A run moves modules to its device.
 
     Raises:
         ConfigError: The name or the weight cannot be used.

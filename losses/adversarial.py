@@ -156,10 +156,10 @@ class Penalty:
 
     compute: Returns the term, 0-d.
     needs_float32: Whether the term has gradients of gradients, which need float32.
-    needs_pairs: Whether the term needs a target for each translated image, of the same size.
+    needs_pairs: Whether the term needs a target of the same size for each translated image.
     classifies_pixels: True if the discriminator must classify pixels, False if it must not.
     share: Factor of the term, in addition to its weight.
-    every: Number of steps between computations, which is also a factor of the term (Karras et al. 2020, app. B).
+    every: The term is computed every `every` steps, and multiplied by this number (Karras et al. 2020, app. B).
     """
 
     compute: Callable[[PenaltyInputs], Tensor]

@@ -50,7 +50,7 @@ class LossWeights:
 
     @classmethod
     def of(cls, weights: Tensor | None, move: Callable[[Tensor], Tensor]) -> Self | None:
-        """Return (N, 1, H, W) float32 `weights`, and `move(weights)` for the discriminator. Return None for None."""
+        """Return `weights`, (N, 1, H, W) float32, and `move(weights)` for augmented images. Return None for None."""
         return None if weights is None else cls(PixelWeights(weights), PixelWeights(move(weights)))
 
 
@@ -150,7 +150,7 @@ def _checked(name: str, value: object) -> Tensor:
 class DiscriminatorObjective:
     """The adversarial loss of the discriminator, and penalties with their weights by name.
 
-    step: Number of the training step, from 0. None: compute all penalties with unscaled weights.
+    step: Number of the training step, from 0. None: compute all penalties, without the factor `Penalty.every`.
     """
 
     adversarial: AdversarialLoss

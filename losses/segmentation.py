@@ -18,7 +18,7 @@ class SegmentationLoss(AdversarialLoss):
     classifies_pixels = True
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
-        """Return both cross entropies, and their mean as `total`. OASIS takes the sum; Adam nearly cancels this."""
+        """Return both cross entropies, and their mean as `total`. OASIS uses the sum. With Adam, both train alike."""
         (fake_logits,) = fake.scales
         parts = {"fake": self.of_fake(fake_logits), "real": self.of_real(real)}
         return {**parts, "total": 0.5 * (parts["fake"] + parts["real"])}

@@ -35,7 +35,7 @@ class ShiftSearch:
     """A search for the best shift of each patch, for pairs that are not quite aligned.
 
     The cost of a shift is the mean absolute difference of the patch, times (1 + penalty * length of the shift). The
-    least cost wins; if costs are equal, the shortest shift. The penalty prevents large shifts while images are blurred.
+    least cost wins. Among equal costs, the shortest shift wins. The penalty prevents large shifts of blurred images.
 
     reach: Largest shift in x and y, in pixels. patch: Side of a patch, in pixels. Patches at the border can be smaller.
     penalty: Relative increase of the cost per pixel of shift at the first step. It decreases to 0.

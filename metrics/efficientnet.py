@@ -12,7 +12,7 @@ _SIDE = LITE2.image_side
 
 
 class PerceptualDistance:
-    """Squared distance of normalized features: LPIPS with equal weights. Raises WeightsError without its package."""
+    """Squared distance of normalized features, like unweighted LPIPS. Raises WeightsError if weights are missing."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device
@@ -36,7 +36,7 @@ class PerceptualDistance:
 
 
 class PooledFeatures:
-    """Features for FID and KID: means of the head's 1280 channels. Raises WeightsError without its package."""
+    """Features for FID and KID: means of the head's 1280 channels. Raises WeightsError if weights are missing."""
 
     def __init__(self, device: torch.device) -> None:
         self._network, self._device = efficientnet_lite(LITE2).to(device), device

@@ -63,7 +63,7 @@ class Metric:
 
 @dataclass(frozen=True, kw_only=True)
 class PairMetric(Metric):
-    """A metric of each translated image and its target that needs a network or another program.
+    """A metric of a translated image and its target, computed by a network or another program.
 
     load: Function that returns the comparison on a device.
     weights: Weight file in torch's cache, if any.

@@ -54,7 +54,7 @@ class Lpips:
             trunk = network.net.state_dict()
         except (ImportError, AttributeError, TypeError) as error:
             raise ConfigError(_missing("lpips", error)) from error
-        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # before: slice2.3.weight
+        trunk = {f"features.{key.partition('.')[2]}": value for key, value in trunk.items()}  # was slice2.3.weight
         weights = ALEXNET.load()
         weights.require({name: value.shape for name, value in trunk.items()})
         for name, value in trunk.items():
@@ -142,7 +142,7 @@ def kernel_distance(fakes: Sequence[Tensor], targets: Sequence[Tensor]) -> SetSc
 
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)  # torch.manual_seed seeds the GPUs too
-        warnings.simplefilter("ignore", UserWarning)  # the warning that all features are stored
+        warnings.simplefilter("ignore", UserWarning)  # hides the warning that all features are stored
         size, network = min(KID_SUBSET_SIZE, len(fakes), len(targets)), _Identity(len(fakes[0]))
         metric = KernelInceptionDistance(network, subsets=KID_SUBSETS, subset_size=size, sync_on_compute=False)
         metric.update(torch.stack([*targets]), real=True)

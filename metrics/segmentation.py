@@ -26,7 +26,7 @@ class ClassScore:
     """The scores of a class, each 0 to 1.
 
     iou: Intersection over union; None if neither targets nor translations have the class.
-    accuracy: Share of the class's target pixels that have this class in translations; None without such pixels.
+    accuracy: Share of the class's target pixels that are correct in translations; None if it has no target pixels.
     share: Share of the target pixels that have the class.
     """
 

@@ -19,7 +19,7 @@ from metrics.metric import SetScore
 PATCH_SIDE, N_PROJECTIONS = 7, 512
 MOST_PATCHES_OF_IMAGE, PATCHES_OF_SET = 128, 8192  # per pyramid level
 _SMALLEST_SIDE = 16  # least side of the coarsest level, in pixels
-_LEAST_DEVIATION = 0.25  # in grey levels, close to the rounding error; avoids division by 0 in flat channels
+_LEAST_DEVIATION = 0.25  # grey levels, close to the rounding error; avoids division by 0 in flat channels
 _KERNEL = (1.0, 4.0, 6.0, 4.0, 1.0)  # the Laplacian pyramid's kernel along one axis (Burt and Adelson 1983)
 
 SWD_PROTOCOL = (

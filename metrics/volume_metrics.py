@@ -17,10 +17,10 @@ from utils.structural_similarity import SCALE_WEIGHTS
 
 Figures = dict[str, float | None]
 _Array = NDArray[Any]
-_Slice = tuple[_Array, _Array]  # target and fake, (2, H, W) float64; one of the marks for each voxel, (H, W) uint8
+_Slice = tuple[_Array, _Array]  # target and fake, (2, H, W) float64; mark of each voxel, (H, W) uint8
 
 _SIDE, _MARGIN = 7, 3  # side of the box in voxels; width of the border where boxes would leave the volume
-_LEAST_SIDE = 97  # the coarsest scale of this side has room for one box
+_LEAST_SIDE = 97  # the shortest side that has room for one box at the coarsest scale
 _COMPLETE = 2  # mark of voxels within the mask whose box has no padding; other marks: 1 within the mask, 0 outside
 
 
@@ -92,7 +92,7 @@ class _Mean:
 
 
 def _finest(target: _Array, fake: _Array, mask: _Array | None, bounds: tuple[float, float]) -> Iterator[_Slice]:
-    """Yield the slices of the finest scale, clipped and padded. The lowest value and all voxels outside become 0."""
+    """Yield the slices of the finest scale, clipped and padded. Subtract the lowest value. Voxels outside become 0."""
     depth, *size = target.shape
     across, *pads = [(n // 2, n - n // 2) for n in (max(0, _LEAST_SIDE - side) for side in (depth, *size))]
     for number in np.pad(np.arange(depth), across, mode="edge"):
@@ -105,7 +105,7 @@ def _finest(target: _Array, fake: _Array, mask: _Array | None, bounds: tuple[flo
 
 
 def _similarities(slices: Iterator[_Slice], span: float) -> Iterator[tuple[_Array, _Array]]:
-    """Yield the SSIM of each voxel within the mask, with its mark, slice by slice. Leave out voxels without a box.
+    """Yield the SSIM of each voxel within the mask, with its mark, slice by slice. Leave out voxels near a border.
 
     With the sum s and the difference d of both volumes, and with their local means m and variances v, SSIM is
     (m_s^2 - m_d^2 + 2 C1) / (m_s^2 + m_d^2 + 2 C1) * (v_s - v_d + 2 C2) / (v_s + v_d + 2 C2).

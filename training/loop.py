@@ -55,7 +55,7 @@ class TrainingLoop:
                 break
             if request:
                 self.checkpoints.save_with_retries(state.step)
-                training.world.barrier()  # torchrun kills all processes once one ends: wait for the checkpoint
+                training.world.barrier()  # wait for the checkpoint: torchrun kills all processes when one ends
                 raise Interrupted(request, state.step or None)
             assert batches is not None, "the reader returns None only after a signal"
             step(batches)
@@ -129,7 +129,7 @@ class TrainingLoop:
 
 @contextmanager
 def open_loop(training: Training, stop: GracefulStop, report: Report, call_user: CallUser) -> Iterator[TrainingLoop]:
-    """Yield the loop of a run, which starts at the run's current step. The run's data is open."""
+    """Yield the loop of a run, which starts at the run's current step. Stop loading data on exit."""
     config = training.config
     training.statistics_batches = read_statistics_batches(
         training.averages, training.dataset(), config.train.batch_size, training.world

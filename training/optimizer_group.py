@@ -159,7 +159,7 @@ class OptimizerGroup:
         return [value for state in self.optimizer.state.values() for value in state.values()]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the moments (by network and parameter), the scaler's state and skipped_steps, as plain types."""
+        """Return Adam's moments (by network and parameter), the scaler's state and skipped_steps, as plain types."""
         states = self.optimizer.state
         return {
             "moments": {

@@ -66,7 +66,7 @@ def start(training: Training, found: LoadedCheckpoint | None, options: ResumeOpt
     if found is None:
         return initialize_networks(training)
     restore(training, found, accepts_changed_data=options.accepts_changed_data)
-    found.state.clear()  # the tensors keep their file open, which the run may rename or delete
+    found.state.clear()  # the tensors keep the checkpoint open, but the run may rename or delete this file
     return []
 
 
@@ -103,7 +103,7 @@ def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | Non
 
 
 def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data: bool = False) -> None:
-    """Load a checkpoint. Its batch size and its number of processes may differ from the present run.
+    """Load a checkpoint. Its batch size and its number of processes may differ from this run.
 
     accepts_changed_data: See `ResumeOptions`.
 
@@ -146,7 +146,7 @@ def restore(training: Training, found: LoadedCheckpoint, *, accepts_changed_data
 
 
 def check_same_networks(saved: Config, wanted: Config, path: Path) -> Changes:
-    """Log and return the settings that have changed since a checkpoint. Raise CheckpointError for other networks."""
+    """Log and return the settings that have changed since a checkpoint. Raise CheckpointError if networks differ."""
     changes = config_differences(saved, wanted)
     for key, (old, new) in changes.items():
         if key.startswith(_NETWORK_SETTINGS):
@@ -194,7 +194,7 @@ def _restore_scores(training: Training, state: dict[str, Any]) -> None:
 def initialize_networks(training: Training) -> list[str]:
     """Load initial weights (section init) into the networks of a new run. Return log lines on these weights.
 
-    A key of init.networks is a network's name or a role. A role stands for all its networks. A checkpoint provides the
+    A key of init.networks is a network's name or a role. A role means all networks with this role. A checkpoint has the
     network of the same name. Folders of original weights have a file per direction, with the encoder next to it.
     """
     config, report = training.config, list[str]()

@@ -122,7 +122,7 @@ class Training:
     estimated_step: Step of the latest estimate of the batch norm statistics.
     continues: Whether to continue the run in `folder`. If False, the run in `folder` is archived.
     saved_step: Step of the latest checkpoint in `folder`.
-    changes: Text about changed settings and registered losses that affect results, since the resumed checkpoint.
+    changes: Text about settings and registered losses that differ from the resumed checkpoint and affect results.
     """
 
     config: Config

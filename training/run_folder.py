@@ -87,7 +87,7 @@ def archive_run(folder: Path) -> Path | None:
 
 
 def unused_name(path: Path, suffix: str = "") -> Path:
-    """Return an unused path: `path` with a number, as low as possible, before its suffix."""
+    """Return an unused path: `path` with the lowest possible number before its suffix."""
     stem = path.name.removesuffix(suffix)
     names = (path.with_name(f"{stem}.{number}{suffix}") for number in count(1))
     return next(name for name in names if not name.exists())

@@ -72,7 +72,7 @@ class ValidationLogits:
 
     @torch.inference_mode()
     def mean(self, samples: Sequence[Sample], step: int) -> float | None:
-        """Return the mean over patches, scales and samples. Ignore samples that are too small; None if all are.
+        """Return the mean over patches, scales and samples. Skip samples that are too small; None if all are skipped.
 
         step: Seed of the augmentation.
         """
@@ -190,7 +190,7 @@ def channel_table(activations: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class UnpairedValidation(Validation):
-    """Validation for unpaired data, which measures translated sources against unrelated targets.
+    """Validation for unpaired data. It compares translated sources with unrelated targets.
 
     back: Predictor from targets to sources. None: The training method does not train this direction.
     of_sources: Evaluator for images of the source domain.

@@ -40,7 +40,7 @@ _OTHER_FILES = {
 
 
 def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
-    """Return the image files below a folder, by name. A name is the path below the folder in NFC, without suffix.
+    """Return the image files below a folder, by name. A name is the path below the folder without suffix, in NFC.
 
     Arrays (.npy) are used only if no file has one of IMAGE_SUFFIXES. Hidden files and links to folders are left out.
 
@@ -207,7 +207,7 @@ MAX_WEIGHT = 1e15  # larger values usually mean missing data, and would dominate
 
 @dataclass(frozen=True)
 class StoredForm:
-    """The required pixels of image files that are not read as 8-bit RGB.
+    """Requirements for image files that are not read as 8-bit RGB.
 
     n_channels: Number of channels.
     setting: Name of the setting that defines the number of channels, for messages.
@@ -275,7 +275,7 @@ def read_part(file: File, form: StoredForm) -> Tensor:
     """
 
     def check(n_channels: int) -> None:
-        if n_channels > form.n_channels + 1:  # + 1: `fitting` can drop transparency
+        if n_channels > form.n_channels + 1:  # + 1 for transparency, which is dropped later
             found = f"has {n_channels} channels, {form.setting} is {form.n_channels} for all source folders together"
             raise DataError(f"{file}: {found}. Set {form.setting} to the number of all channels.")
 

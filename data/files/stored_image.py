@@ -84,7 +84,7 @@ class StoredImage(ABC):
 
 DECODED_BYTES = 4  # memory per pixel of an image that Pillow decodes
 _SHARE = 4  # pixels can use 1/4 of the memory, because reading an image needs several copies
-_MAPPED_BYTES = 2**28  # larger arrays are temporary files if `pixels_allowed` names a folder
+_MAPPED_BYTES = 2**28  # larger arrays are stored in temporary files if `pixels_allowed` names a folder
 
 
 class TooLargeError(DataError):
@@ -102,9 +102,9 @@ _limits = _Limits()
 
 @contextmanager
 def pixels_allowed(n_pixels: int | None, mapped_in: Path | None = None) -> Iterator[None]:
-    """Limit the size of images that this process reads to `n_pixels` pixels. None: a quarter of the memory.
+    """Limit images that this process reads to `n_pixels` pixels, or to a quarter of the memory if `n_pixels` is None.
 
-    mapped_in: Folder of temporary files that hold the pixels of larger TIFF and .npy files. None: refuse such files.
+    mapped_in: Folder for temporary files with the pixels of larger TIFF and .npy files. None: refuse larger files.
     """
     before = _limits.n_pixels, _limits.folder
     _limits.n_pixels, _limits.folder = n_pixels, mapped_in
@@ -126,7 +126,7 @@ def pixel_array(name: str, shape: tuple[int, int, int], dtype: DTypeLike) -> np.
 
 
 def large_array(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
-    """Return an uninitialized array. If it is large and `pixels_allowed` names a folder, it is in a temporary file."""
+    """Return an uninitialized array. A large array is in a temporary file if `pixels_allowed` names a folder."""
     if _limits.folder and prod(shape) * np.dtype(dtype).itemsize > _MAPPED_BYTES:
         return mapped_array(_limits.folder, shape, dtype)
     return np.empty(shape, dtype)
@@ -226,7 +226,7 @@ class NpyImage(StoredImage):
     n_channels: Expected number of channels. It decides whether the first or the last axis holds the channels.
 
     Raises:
-        DataError: The array has another shape or type.
+        DataError: The shape or type of the array is not supported.
     """
 
     def __init__(self, file: BinaryIO, name: str, n_channels: int) -> None:

@@ -1,4 +1,4 @@
-"""Images in TIFF files. The tags of a file decide the page of the image, its type, colours and orientation.
+"""Images in TIFF files. The tags of a file say which page holds the image, and its type, colours and orientation.
 
 The package tifffile parses the tags. Together with imagecodecs, it also decodes strips and tiles.
 """
@@ -27,10 +27,10 @@ _NAMES = {0: "grey", 1: "grey", 2: "RGB", 3: "palette", 4: "mask", 5: "CMYK", 6:
 _FAX, _JPEG = (2, 3, 4), (6, 7)  # values of Compression
 _PREMULTIPLIED, _STRAIGHT = 1, 2
 _ALPHA = (_PREMULTIPLIED, _STRAIGHT, 999)  # values of ExtraSamples; some files have 999 instead of _STRAIGHT
-_MOST_PAGES = 2 * MAX_CHANNELS  # one page per channel, and as many thumbnails and masks
+_MOST_PAGES = 2 * MAX_CHANNELS  # one page per channel, and the same number of thumbnails and masks
 _OTHER_IMAGES = "; to translate such images, train on similar images with data.layout=paired_folders"
 _MOST_IN_TILE = 2**24  # maximum pixels of a tile or JPEG, unless the image has more; decoders allocate whole tiles
-_MOST_EXTRA = 3  # maximum samples per pixel that a photograph has in addition to its colours
+_MOST_EXTRA = 3  # maximum number of samples per pixel of a photograph in addition to its colours
 
 
 def is_tiff(file: BinaryIO) -> bool:
@@ -106,7 +106,7 @@ class TiffImage(StoredImage):
 
     @cached_property
     def n_channels(self) -> int:
-        """Number of channels, including transparency. If there are several equal pages, each page is a channel."""
+        """Number of channels, including transparency. If several pages have equal size and type, each is a channel."""
         return int(self._series.size // prod(self._stored_size)) + self._n_colors - self._n_stored
 
     @cached_property
@@ -115,7 +115,7 @@ class TiffImage(StoredImage):
         if self._photometric != _PALETTE:
             return b""
         colors = np.asarray(self._page.colormap).T
-        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8).tobytes()  # some programs write 8 bits
+        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8).tobytes()  # some files have 8 bits
 
     @cached_property
     def n_images(self) -> int:

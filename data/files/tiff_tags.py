@@ -25,7 +25,7 @@ TIE_POINTS = 33922  # (column, row, level, x, y, z) of each point
 TRANSFORMATION = 34264  # 4 x 4, row by row, from (column, row, level, 1) to (x, y, z, 1)
 KEYS = 34735  # (version, revision, minor revision, number), then (key, tag, count, value) of each key
 _RASTER_TYPE, _PIXEL_IS_POINT = 1025, 2
-# the last two tags hold numbers and texts that KEYS refers to
+# KEYS refers to numbers and texts in the last two tags
 GEO_TAGS = (PIXEL_SCALE, TIE_POINTS, TRANSFORMATION, KEYS, 34736, 34737)
 _ASCII = 2  # type of text tags
 _GDAL_METADATA = 42112  # XML

@@ -164,7 +164,7 @@ def _started(
 
 
 def _coded(frame: av.VideoFrame, image: Tensor) -> av.VideoFrame:
-    """Return `image` as a frame with the time of `frame`. If a side is odd, the last row or column is repeated."""
+    """Return `image` as a frame with the time of `frame`. If height or width is odd, repeat the last row or column."""
     pixels = image.permute(1, 2, 0).contiguous().numpy()
     pixels = np.pad(pixels, ((0, pixels.shape[0] % 2), (0, pixels.shape[1] % 2), (0, 0)), mode="edge")
     rgb = av.VideoFrame.from_ndarray(pixels, format="rgb24")

@@ -56,7 +56,7 @@ class MethodBuilder:
             network = as_called(network)
             return self._world.wrap(compiled(network, device) if is_compiled else network)
 
-        # the initial vectors of a projection are too small for low dtypes
+        # the initial vectors of a projection are too small for 16-bit types
         copy = module if role == "projection" else self._precision.compute_copy(module)
         return TrainedNetwork(module, copy, wrap, role)
 

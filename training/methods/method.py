@@ -92,7 +92,7 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """The image pools in order of use, each with "source" or "target": the images of a batch with the same size."""
+        """The image pools in order of use, each with the map ("source" or "target") that has the size of its images."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
@@ -116,7 +116,7 @@ class Method(ABC):
             pool.settle()
 
     def begin_step(self, step: int, planned_steps: int) -> None:
-        """Set the number of the next step, from 0. Change values that depend on it in place, for CUDA graphs."""
+        """Set the number of the next step, from 0. Values that depend on it change in place, for CUDA graphs."""
         self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:

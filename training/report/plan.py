@@ -73,7 +73,7 @@ def describe(training: Training) -> list[str]:
     lines += [f"{head:<14} {text}" for side in layout.sides for head, text in side.notes]
     if cached := cached_split(config, layout, training.folder):
         lines.append(f"cache          {config.data.cache}")
-        with suppress(DataError):  # for unpaired data, `room` can read a different target, and this file can be damaged
+        with suppress(DataError):  # `room` can read a different target of unpaired data, and this file can be damaged
             needed, free = map(size, room(cached, layout.names.index(sample.name)))
             lines[-1] += f", about {needed} for all samples, {free} free"
     if validation:
@@ -293,7 +293,7 @@ def watched_layers(network: nn.Module) -> Iterator[list[Layer]]:
             return
         parameters = _weights_of(module)
         weight = max(parameters, key=Tensor.numel)
-        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each of its pixels uses all weights
+        images = inputs[0] if isinstance(module, nn.ConvTranspose2d) else output  # each pixel uses all weights
         flop = 2 * images.numel() * weight.numel() // len(weight) if weight.dim() > 1 else 0
         n_parameters = sum(parameter.numel() for parameter in parameters)
         layers.append(Layer(names.pop(module), tuple(output.shape), n_parameters, flop))
