@@ -28,14 +28,17 @@ from tests.images import bands, heights, save_npy, write_data_set
 from tests.metrics.networks import save_random_alexnet, save_random_inception
 from tests.runs import program_main, translation_script
 from tests.videos import write_video
+from tests.volumes import save_patients
 from utils.cli import run_entry_point
 
-EXTRAS = ("export", "fast", "metrics", "perceptual", "video")
+EXTRAS = ("export", "fast", "metrics", "perceptual", "video", "volumes")
 NOT_RUN = {f'python -m pip install --editable ".[{extra}]"': "installs" for extra in EXTRAS} | {
     "git clone <this repository> pairgan && cd pairgan": "needs the network",
     "sbatch --nodes 4 scripts/slurm.sbatch runs/mine --config configs/pix2pixhd_512p.yaml data.root=/path/to/data": (
         "tests/scripts runs the script"
     ),
+    "python -m tools.convert_data drawn-volumes HEADS": "draws 20 heads; HEADS below has five small ones",
+    "python -m tools.convert_data drawn-volumes HEADS --patients 20 --size 96": "the same",
     "make demo": "installs; what it runs is run",
     "make demo-unpaired": "installs; tests/configs/test_recipes.py trains its recipe",
     "make gpu-report": "needs a GPU",
@@ -136,6 +139,13 @@ def trained_workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "configs", folder / "configs", ignore=shutil.ignore_patterns("__pycache__"))
     for root, maps in DATA_SETS.items():
         write_data_set(folder / root, maps)
+    save_patients(folder / "HEADS", {"train": 2, "val": 1, "test": 2})
+    save_patients(folder / "PATIENTS", {"train": 2, "val": 1})
+    shutil.copytree(folder / "PATIENTS" / "val_A", folder / "NEW_PATIENTS")
+    for (kind, scan), number in itertools.product({"A": "mr", "B": "ct", "mask": "mask"}.items(), (1, 2)):
+        patient = folder / "Task1" / "AB" / f"1ABA00{number}"
+        patient.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / "HEADS" / f"train_{kind}" / f"p00{number}.nii.gz", patient / f"{scan}.nii.gz")
     for name, images in {"FOLDER": "test_A", "SOURCES": "test_A", "TARGETS": "test_B", "PHOTOS": "train_B"}.items():
         shutil.copytree(folder / "PAIRS" / images, folder / name)
     shutil.copytree(folder / "LABELS/test_label", folder / "LABEL_MAPS")
