@@ -41,7 +41,7 @@ _SHAPES = {  # ellipsoids: tissue, centre and radii (up, back, left) in mm, turn
     "spinal cord": "fluid -122 28 0 70 7 8; white -122 28 0 70 4 5",
 }
 _REACH_MM = 22  # margin around a shape, because pose and deformation move it
-_MR_NOISE, _CT_NOISE_HU = 0.3, 12.0  # standard deviations; the MR signal of fat is 1
+_MR_NOISE, _CT_NOISE_HU = 0.35, 12.0  # standard deviations; the MR signal of fat is 1
 
 
 @dataclass(frozen=True, eq=False)
