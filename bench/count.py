@@ -101,7 +101,7 @@ class _Watch(TorchDispatchMode):
         return made
 
     def _owner(self, tensors: Sequence[Tensor]) -> str:
-        """Return the owner of a call. For a backward pass, find it by the storage of the weights in `tensors`."""
+        """Return the owner of a call. In a backward pass, the weights in `tensors` identify the owner."""
         storages = {one.untyped_storage()._cdata: one for one in tensors}
         if not self._tracker.is_bw:
             roots = {name.partition(".")[0] for name in self._tracker.parents}

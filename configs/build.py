@@ -283,8 +283,8 @@ def _called(function: Callable[..., T], values: Mapping[str, Any]) -> T:
 def _draw_weights(network: nn.Module, config: Config, norm: str, *, as_spade: bool, misses_normed: bool = True) -> None:
     """Draw the initial weights of a network and add spectral norm, in place.
 
-    as_spade: Whether xavier initialization follows SPADE. misses_normed: Whether convolutions with spectral norm then
-        keep torch's default weights. These are larger, so each step changes them relatively less.
+    as_spade: Whether xavier initialization follows SPADE. misses_normed: Whether, in this case, convolutions with
+        spectral norm keep torch's default weights.
     """
     init = config.init
     as_spade = as_spade and init.kind == "xavier"

@@ -35,7 +35,7 @@ class DataFacts:
     ranges: Value ranges from the settings, by map name.
     target_files: Data type and format of translated files, such as uint16.png; None for 8-bit RGB.
     file_colors: Colours of the classes in label map files; None if these files hold ids.
-    divided_classes: Ids of classes whose connected regions are instances. Empty: all classes. None: files hold them.
+    divided_classes: Ids of classes whose connected regions are instances. Empty: all. None: files hold the instances.
     conditioning: Converts batches to the inputs of the networks.
     """
 

@@ -65,7 +65,7 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: The file does not exist, is no YAML or is empty; or its base file is invalid or has another base.
+        ConfigError: The file does not exist, is no YAML or is empty; or its base file is invalid or itself has a base.
     """
     file = find_recipe(path, folder)
     values = _read(file)

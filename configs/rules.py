@@ -95,7 +95,7 @@ def _method_rules(config: Config) -> Iterator[Rule]:
     unused = [*method.unused, *(other for other in METHODS if other != name)]
     for key, (usual, _) in config_differences(Config(), config).items():
         is_used = not any(key == setting or key.startswith(f"{setting}.") for setting in unused)
-        yield is_used, key, f"{shortened(usual)}, the default: this method does not use it {chosen}"
+        yield is_used, key, f"{shortened(usual)} (the default), because the method does not use it {chosen}"
     for network, file in config.init.networks.items():
         is_known = network in (*method.networks, "generator", "discriminator")
         require(is_known, f"init.{network}", file, f"null: method.name={name} trains {', '.join(method.networks)}")
@@ -238,7 +238,7 @@ def _unused(config: Config) -> Iterator[str]:
 
 
 def _not_taken(section: str, registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
-    """Return the settings that only other entries of a registry accept as arguments, not the chosen entries."""
+    """Return the settings of a section that some entries of `registry` accept as arguments, but no chosen entry."""
     taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
     known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
     return sorted(f"{section}.{name}" for name in known - taken)

@@ -14,7 +14,7 @@ from utils.errors import ConfigError
 from utils.signatures import argument_names
 
 # The keys are the values of the settings generator.name and discriminator.name. A constructor gets the numbers of
-# channels, and those settings of its section that it has an argument for.
+# channels, and each setting of its section that is one of its arguments.
 GENERATORS: dict[str, type[Generator]] = {
     "global": GlobalGenerator,
     "local": LocalEnhancer,
@@ -33,7 +33,7 @@ BUILT_IN = {"generator": frozenset(GENERATORS), "discriminator": frozenset(DISCR
 def register_generator(name: str, generator: type[Generator]) -> None:
     """Register a generator class for `generator.name=NAME`, in training and in loaded checkpoints.
 
-    The constructor gets each setting of section `generator` that it has an argument for. If `name` is already
+    The constructor gets each setting of section `generator` that is one of its arguments. If `name` is already
     registered, `generator` replaces the earlier class.
 
     Raises:

@@ -88,7 +88,7 @@ def make_up(in_channels: int, out_channels: int, norm: Norm, upsample: Upsample)
 
 
 def make_join(channels: int, norm: Norm) -> RecomputableSequential:
-    """Return layers that map 2 * channels channels to `channels`: reflection padding, 3x3 convolution, norm, ReLU."""
+    """Return layers that halve the channels to `channels`: reflection padding, 3x3 convolution, norm, ReLU."""
     return normed(_padded_conv3(2 * channels, channels), channels, norm)
 
 

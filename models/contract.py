@@ -11,7 +11,7 @@ from models.patch_discriminator import DiscriminatorOutput
 from utils.errors import ConfigError
 
 _PAGE = "see docs/architecture.md"
-_TOLERANCE = 0.01  # fraction of the standard deviation of logits, far above rounding errors
+_TOLERANCE = 0.01  # allowed difference of equal logits, in standard deviations; far above rounding errors
 
 
 def is_own(network: type[nn.Module]) -> bool:

@@ -38,8 +38,8 @@ class GlobalGenerator(Generator):
     the norm would cancel it. pix2pix's and CycleGAN's ResNet generator has 2 downsamplings, 6 or 9 blocks, and dropout.
     CUT's generator has antialiased down- and upsamplings.
 
-    skips: Skip connections. half adds encoder activations to the decoder below full resolution (Mao et al. 2016). full
-        also concatenates activations of full resolution, before a convolution. full needs a scale of at least 1.
+    skips: Skip connections. half: at lower resolutions, the decoder adds encoder activations (Mao et al. 2016). full:
+        at full resolution, it also concatenates them, before a convolution. full needs a scale of at least 1.
     biased_downs: Whether the convolutions of stem and downsamplings have biases. Norms cancel biases, but CUT's loss
         compares features before the norms.
     scale: Height of the output divided by the height of the source, a power of 2. Above 1, further upsamplings follow,
@@ -142,7 +142,7 @@ class GlobalGenerator(Generator):
         return self._encoded(source, taps, stops=True)[1]
 
     def translate_with_features(self, source: Tensor, taps: Sequence[str]) -> tuple[Tensor, list[Tensor]]:
-        """Return translation and features from one pass. Use only in training mode, as it skips layer `uniform`."""
+        """Return translation and features from one pass, without the layer `uniform`. Use only in training mode."""
         encoded, features, levels = self._encoded(source, taps, stops=False)
         return self._decoded(encoded, levels), features
 

@@ -52,7 +52,7 @@ def initialize(
 
 @dataclass(frozen=True)
 class Transfer:
-    """Names of weights: `loaded` were copied, `left` in the source were not, and `new` in the target did not change."""
+    """Names of weights: `loaded` (copied), `left` (in the source, not copied), `new` (in the target, unchanged)."""
 
     loaded: list[str]
     left: list[str]

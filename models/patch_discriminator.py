@@ -100,7 +100,7 @@ class MultiscalePatchDiscriminator(Discriminator):
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
         """Return the smallest height and width that give each norm at least two pixels per side."""
         lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
-        normed = 2 if downsample == "strided" else 1  # fewest pixels after halving; a blur halves after the norm
+        normed = 2 if downsample == "strided" else 1  # a norm needs 2 pixels per side; a blur comes after it
         side = 2 + lost
         for least in [normed] * (n_layers - 1) + [1]:  # the last layer comes first; the first layer has no norm
             side = 2 * max(side, least) - 1 + lost
@@ -123,7 +123,7 @@ class MultiscalePatchDiscriminator(Discriminator):
 class PixelDiscriminator(Discriminator):
     """Three 1x1 convolutions that score the colour of each pixel separately (Isola et al. 2017, section 6.1.2).
 
-    As in pix2pix, the last convolution has a bias with instance norm and none with batch norm.
+    As in pix2pix, the last convolution has a bias with instance norm, and no bias with batch norm.
     """
 
     def __init__(

@@ -11,7 +11,7 @@ _EPSILON = 1e-7  # added to the length of vectors, as in CUT's code; initial vec
 
 
 class PatchProjection(nn.Module):
-    """A two-layer perceptron in float32 for each tap, a compared layer (Park et al. 2020, section 3.2).
+    """A two-layer perceptron in float32 for each tap, that is, each compared layer (Park et al. 2020, section 3.2).
 
     feature_channels: Channels of the features at each tap.
     channels: Width of the hidden layer and length of the output vectors.

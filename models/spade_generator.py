@@ -118,7 +118,7 @@ _USUAL_UPSAMPLINGS = 5  # more upsamplings do not add wider blocks
 class SpadeGenerator(Generator):
     """A decoder whose SPADE layers receive the condition at each resolution.
 
-    The first layer convolves the condition, which is downsampled by 2**n_upsamplings before. SPADE blocks follow, with
+    The condition is downsampled by 2**n_upsamplings, and the first layer convolves it. SPADE blocks follow, with
     upsamplings between them. Their widths fall to base_channels. LeakyReLU, a convolution and tanh come last. Unlike in
     the original, the lowest resolution depends on the size of the source.
 
@@ -128,7 +128,7 @@ class SpadeGenerator(Generator):
     hidden_channels: Channels of the hidden layer that computes scales and shifts; 128 in SPADE.
     noise_channels: Noise channels, which are added before the source's channels; 64 in OASIS, 0 in SPADE.
     n_label_channels, n_image_channels: Channels of one-hot labels and of an image in the source, in this order.
-    style_channels: Channels of a style, which replaces the condition as first input; 256 in SPADE. 0: no style.
+    style_channels: Channels of a style; 256 in SPADE. The first layer gets it instead of the condition. 0: no style.
     style_height, style_width: Height and width of the style's feature maps, in pixels. See StyleStem.
     """
 

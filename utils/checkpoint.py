@@ -70,7 +70,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def write_weights_file(path: Path, state: dict[str, Any]) -> None:
-    """Write a file for `read_weights_file` atomically. Raise OSError if the disk is full or not writable."""
+    """Write a file that `read_weights_file` reads, atomically. Raise OSError if the disk is full or not writable."""
     _write_atomically(path, lambda file: _serialize(state, file))
 
 
@@ -78,7 +78,7 @@ def read_weights_file(path: Path, *, checks_content: bool = True) -> dict[str, A
     """Return the dict of tensors (on the CPU) and plain types in a file of torch.save. Run no code from the file.
 
     For checkpoints of this application, the tensors are memory-mapped: the system reads only the tensors that are used.
-    Copy these tensors instead of keeping them, because Windows cannot replace the file while a tensor exists.
+    Keep only copies of these tensors, because Windows cannot replace the file while a mapped tensor exists.
 
     checks_content: Whether to read the whole file and verify the checksums.
 
@@ -225,7 +225,7 @@ def _matches_manifest(path: Path, *, checks_content: bool) -> bool:
 
 @contextmanager
 def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive. Raise BadZipFile if it lists a file position that does not exist."""
+    """Open a zip archive. Raise BadZipFile if its table of contents is wrong."""
     try:
         with path_in_errors(path), zipfile.ZipFile(path) as archive:
             yield archive
@@ -272,7 +272,7 @@ def _serialize(state: dict[str, Any], file: IO[bytes]) -> None:
 def _content_fault(state: object, n_bytes: int) -> str | None:
     """Return why the content of a file with `n_bytes` bytes is not safe, or None.
 
-    All tensors together must not be larger than the file. They could be larger if a view repeats one number.
+    All tensors together must not be larger than the file. A view that repeats one number could be larger.
     """
     n_tensor_bytes = n_expanded = 0
     try:
@@ -290,7 +290,7 @@ def _content_fault(state: object, n_bytes: int) -> str | None:
 
 
 def _training_fault(state: Mapping[str, Any]) -> str | None:
-    """Return why no run can have written this checkpoint, or None. Keys may be missing."""
+    """Return what no training run can have written in this checkpoint, or None. Missing keys are allowed."""
     for value, _ in distinct_values(cast(object, state), plain_parts):
         if isinstance(value, dict) and not all(isinstance(key, str | int) for key in value):
             return "it holds a key that is neither a text nor a number"

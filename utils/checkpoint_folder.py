@@ -76,13 +76,13 @@ def read_latest(run_folder: Path, read: Callable[[Path], T], remedy: str) -> tup
     """
     damaged: list[Path] = []
     seen: set[Path] = set()
-    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # files may be added
+    while left := [path for path in list_checkpoints(run_folder) if path not in seen]:  # a run can add files
         path = left[-1]
         seen.add(path)
         try:
             return path, read(path), damaged
         except MissingCheckpointError:
-            if path.exists():  # another file is missing
+            if path.exists():  # `read` needs another file, which is missing
                 raise
         except DamagedCheckpointError as error:
             logger.warning("skipped %s", error)

@@ -71,7 +71,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Turn deterministic algorithms on or off. Operations that have none only warn. Call this before using a GPU."""
+    """Turn deterministic algorithms on or off. Operations without one log a warning. Call this before using a GPU."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on
@@ -145,11 +145,11 @@ class Precision:
         return autocast(self.device_type, dtype=self.compute_dtype if enabled else None, enabled=enabled)
 
     def make_scaler(self) -> GradScaler:
-        """Return a scaler for one optimizer. It is disabled at O3: GradScaler cannot unscale float16 gradients."""
+        """Return a scaler for one optimizer. At O3 it does nothing: GradScaler cannot unscale float16 gradients."""
         return GradScaler(self.device_type, enabled=self.compute_dtype == torch.float16 and self.opt_level != "O3")
 
     def compute_copy(self, network: nn.Module) -> nn.Module:
-        """At O2, return a copy in `compute_dtype` that shares the batch norms. Otherwise, cast `network` in place."""
+        """At O2, return a `compute_dtype` copy with the same batch norm objects. Otherwise, cast `network` in place."""
         if self.opt_level != "O2" or self.compute_dtype == torch.float32:
             return self.cast(network)
         low = copy.deepcopy(network).to(self.compute_dtype)

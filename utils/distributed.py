@@ -154,7 +154,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
 def _free_networks() -> None:
     """Free objects that keep gloo threads alive.
 
-    If such a thread frees its last tensor while the interpreter exits, the process crashes (torch 2.15, Python 3.11).
+    If a gloo thread frees a tensor while the interpreter exits, the process crashes (torch 2.15, Python 3.11).
     """
     if error := sys.exception():
         traceback.clear_frames(error.__traceback__)
@@ -165,7 +165,7 @@ def fresh_store(timeout: timedelta) -> tuple[dist.Store, int, int]:
     """Return a store for the processes of this launch, the rank of this process, and the number of processes.
 
     torchrun's store survives a restart (torch 2.15), so it can contain addresses of processes that have ended. Keys of
-    the new store therefore have a random prefix. Processes request it with a random word as the key of the answer.
+    the new store therefore begin with a random prefix. Process 0 chooses the prefix and sends it to the others.
 
     Raise RuntimeError if a process does not request the prefix within `timeout`.
     """

@@ -82,7 +82,7 @@ def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
 
     It maps float32 images (N, 3 or 1, H, W) in [0, 1] to (N, 1280, h, w). Raise WeightsError if `weights.load` does.
     """
-    with torch.device("meta"):  # draws no random numbers, which would change the run
+    with torch.device("meta"):  # random initial weights would change the random state of the run
         network = nn.Sequential(*_parts(weights)).eval().requires_grad_(False)
     network.load_state_dict(dict(zip(network.state_dict(), weights.load(), strict=True)), assign=True)
     for layers in [module for module in network.modules() if isinstance(module, nn.Sequential)]:

@@ -138,7 +138,7 @@ def expanded(path: str | Path, setting: str) -> Path:
 
 
 def without_dots(path: Path) -> Path:
-    """Return an absolute path without `..`, for comparisons. Do not resolve links after the last `..`."""
+    """Return an absolute path without `..`, for comparisons. Symbolic links after the last `..` stay."""
     parts = path.absolute().parts
     n_resolved = max((number for number, part in enumerate(parts, 1) if part == ".."), default=0)
     return Path(*parts[:n_resolved]).resolve() / Path(*parts[n_resolved:])

@@ -27,8 +27,8 @@ class Row:
     """A sample on the page.
 
     images: Files of the images by type ("source", "translated", …), relative to the page's folder.
-    full: File of the full-size translated image, relative to the same folder. None: `images` has the full size.
-    metrics: Values to sort by. None: the value is not finite.
+    full: File of the full-size translated image, in the same folder. None: the image in `images` has full size.
+    metrics: Values to sort by. NaN and infinity are None.
     """
 
     name: str

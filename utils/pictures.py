@@ -17,7 +17,7 @@ def label_colors(n_classes: int) -> Tensor:
     if n_classes == len(CITYSCAPES):
         return torch.tensor([list(bytes.fromhex(kind.color)) for kind in CITYSCAPES], dtype=torch.uint8)
     ids = torch.arange(n_classes)[:, None]
-    channel = torch.arange(3)  # bits 0, 3, 6, ... of an id become red's bits 7, 6, 5, ...; 1, 4, 7, ... become green's
+    channel = torch.arange(3)  # bits 0, 3, 6, ... of an id are red's bits 7, 6, 5, ...; bits 1, 4, 7, ... are green's
     bits = [((ids >> (3 * place + channel)) & 1) << (7 - place) for place in range(8)]
     return torch.stack(bits).sum(0).to(torch.uint8)
 
@@ -69,7 +69,7 @@ def means_of_squares(image: Tensor, side: int) -> Tensor:
     return result if image.is_floating_point() else result.round_().to(image.dtype)
 
 
-PERCENTILES = (1, 99)  # percentiles of the values that become black and white
+PERCENTILES = (1, 99)  # the values at these percentiles become black and white
 _MAX_PIXELS = 2**16  # number of sampled pixels for the percentiles
 
 

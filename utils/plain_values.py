@@ -40,7 +40,7 @@ def _nulled(value: object) -> object:
 
 
 class NestingError(ValueError, Generic[T]):
-    """A nested value contains itself or has too many levels. The field `value` is the innermost value."""
+    """A nested value contains itself or has too many levels. The field `value` is the value where this was found."""
 
     def __init__(self, reason: str, value: T) -> None:
         super().__init__(reason)
@@ -48,9 +48,9 @@ class NestingError(ValueError, Generic[T]):
 
 
 def distinct_values(root: T, parts: Callable[[T], Sequence[T]]) -> Iterator[tuple[T, int]]:
-    """Yield each distinct object in a nested value, after its parts, and the number of values that it expands to.
+    """Yield (value, count) for each distinct value in a nested value. The parts of a value come before the value.
 
-    The number includes repetitions, because a file of a few hundred bytes can expand to billions of values.
+    count: Size of the value if it is written out without references. A few hundred bytes can become billions of values.
 
     parts: Function that returns the values directly inside a value. It must return the same objects in each call.
 

@@ -77,7 +77,7 @@ def leave_at_once(number: int, _frame: FrameType | None) -> None:
 
 @contextmanager
 def handling(handle: Handler, numbers: Sequence[signal.Signals]) -> Iterator[None]:
-    """Call `handle` for these signals in the main thread. Signals that nohup made ignored stay ignored."""
+    """Call `handle` for these signals in the main thread. If nohup ignores a signal, the signal stays ignored."""
     is_main_thread = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     handled = [number for number in numbers if is_main_thread and signal.getsignal(number) != signal.SIG_IGN]
     previous = {number: signal.signal(number, handle) for number in handled}

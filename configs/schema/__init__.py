@@ -52,7 +52,7 @@ class Config(Section, prefix=""):
     def direction(self, wanted: str | None) -> str | None:
         """Return the direction for `data_of` and `method.translator` if the user asks for the direction `wanted`.
 
-        If the run has one generator and data.direction=BtoA, return None for BtoA, which is then the default direction.
+        If the run has one generator and data.direction=BtoA, return None for BtoA: BtoA is the default direction.
         """
         return None if wanted == self.data.direction and wanted not in self.method.translators else wanted
 

@@ -43,7 +43,7 @@ class DataConfig(Section, prefix="data."):
     """Layout of the data set on disk. unpaired_folders: any number of images of two domains, without pairs.
     paired_volumes, unpaired_volumes: slices of NIfTI, MetaImage, NRRD or DICOM volumes. The two synthetic layouts need
     no files, because the program creates their images. synthetic_facades: label maps and photos of house fronts.
-    synthetic_day_night: house fronts by day, and others on winter nights. Only val and test have pairs."""
+    synthetic_day_night: house fronts by day, and other fronts on winter nights. Only val and test have pairs."""
     root: str = ""
     """Folder with the images, or with the tar files and the index that tools.convert_data to-shards writes."""
     source_folder: Any = None
@@ -63,7 +63,7 @@ class DataConfig(Section, prefix="data."):
     axis: Literal["axial", "coronal", "sagittal", "all"] = "axial"
     """Layouts of volumes: axis of the slices. all: slices along each of the three axes."""
     neighbours: int = number(0, most=_MOST_NEIGHBOURS)
-    """paired_volumes: number of slices before and after each slice that are further channels of its source."""
+    """paired_volumes: number of slices before and after each slice that are added to its source as channels."""
     direction: Literal["AtoB", "BtoA"] = "AtoB"
     """Direction of the translation, if sources are images."""
     n_classes: int = number(0)
@@ -144,8 +144,8 @@ class DataConfig(Section, prefix="data."):
     use another sample. The run still ends if more than 10 samples and more than 1 % are bad."""
     timeout_s: float = number(600.0)
     """Time limit for loading a batch, in seconds. If a loader process needs longer, the run ends. 0: no limit. Under
-    torchrun, a process waits up to three times as long for the other processes. This time must be enough for validation
-    and saving."""
+    torchrun, processes wait up to three times as long for each other, so validation and saving must take less than
+    that."""
     synthetic_samples: list[int] = numbers("[train,val,test]", [1000, 16, 32], least=1)
     """Synthetic layouts: number of samples in the splits train, val and test."""
     synthetic_size: list[int] = numbers("[height,width]", [128, 128], least=32)

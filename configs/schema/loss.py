@@ -12,7 +12,7 @@ Data = Literal["any", "pairs", "no pairs"]
 
 
 def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> float:
-    """Return a field for the weight of a generator loss. Its name must be in losses.GENERATOR_LOSSES.
+    """Return a field for the weight of a generator loss. Name the field as in losses.GENERATOR_LOSSES.
 
     data: Training data that the loss needs. needs_style: Whether the loss needs style.channels.
     """
@@ -21,7 +21,7 @@ def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> 
 
 
 def penalty(default: float) -> float:
-    """Return a field for the weight of a discriminator penalty. Its name must be in losses.PENALTIES."""
+    """Return a field for the weight of a discriminator penalty. Name the field as in losses.PENALTIES."""
     value: float = number(default, is_penalty=True)
     return value
 

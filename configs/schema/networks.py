@@ -36,7 +36,7 @@ class GeneratorConfig(Section, prefix="generator."):
     """spade: number of doublings. The sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
     options normal, more and most. Small images need fewer."""
     n_middle_blocks: int = number(2, least=1, most=2)
-    """spade: number of blocks after the first block that have its number of channels; 2 in SPADE, 1 in OASIS."""
+    """spade: number of blocks after the first block that are as wide as the first; 2 in SPADE, 1 in OASIS."""
     hidden_channels: int = number(128, least=1)
     """spade: number of hidden channels in each SPADE layer, between the label map and the scales and shifts."""
     noise_channels: int = number(0)
@@ -106,8 +106,8 @@ class FeaturesConfig(Section, prefix="features."):
     n_channels: int = number(0)
     """Number of channels of the features; 3 in pix2pixHD. 0: no features."""
     origin: Literal["encoded", "precomputed"] = "encoded"
-    """encoded: an encoder computes them from the target and is trained with the generator. precomputed: they are read
-    from the folder {split}_feat below data.root, where tools.precompute_features writes them. They have 3 channels."""
+    """encoded: an encoder, trained with the generator, computes features from the target. precomputed: features are
+    read from the folder {split}_feat below data.root. tools.precompute_features writes such files, with 3 channels."""
     regions: Literal["instances", "labels"] = "instances"
     """Pixels that share the same features. instances: all pixels of an instance. labels: all pixels of a class."""
     base_channels: int = number(16, least=1)

@@ -51,7 +51,7 @@ UNET: Rules = {
 
 
 def _discriminator_names(network: MultiscalePatchDiscriminator) -> Names:
-    """Return the original names of the convolutions. Norms need a name only to cancel biases; here there are none."""
+    """Return the original names of the convolutions. Norms are left out, because there are no biases to cancel."""
     last = len(cast(nn.ModuleList, network.scales[0].layers))
     rules = {
         r"scales\.(\d+)\.head": rf"discriminator_\1.model{last}.0",

@@ -6,7 +6,7 @@ The names and shapes of a state dict determine the network. The originals' state
   mean of batch norm, and then drop it. Layers that CUT's loss compares keep their biases. Exports write zeros.
 - CUT's state dicts contain the constant filters of antialiased layers.
 - Old files contain unused running statistics of instance norm. Names can begin with `module.`. For spectral norm,
-  files from torch 0.4.1 to 1.0.0 contain the divided weight instead of the vector `weight_v`.
+  files from torch 0.4.1 to 1.0.0 lack the vector `weight_v`, and contain the normalized weight instead.
 """
 
 import re
@@ -42,7 +42,7 @@ class ImportedNetwork:
 
 
 def import_original(state_dict: Mapping[Any, Any], chosen: Mapping[str, int] | None = None) -> ImportedNetwork:
-    """Return the network of this project that computes the same as the original with these weights.
+    """Return a network of this project with these weights. It computes the same as the original network.
 
     chosen: Values for arguments that the shapes do not determine: n_upsamplings of SPADE's generator, noise_channels of
         OASIS's generator, and biased_downs of ResNet generators. Missing arguments get their defaults.

@@ -34,7 +34,7 @@ from utils.text import counted, listed
 
 _IGNORED_IDS = (255, 65535)  # usual ids of pixels without a class
 _LISTED_RANGES = 8
-_LEVELS_APART = 8  # least difference of ids that are probably grey levels instead of classes
+_LEVELS_APART = 8  # ids that are at least this far apart are probably grey levels, not classes
 _FEW = 5  # up to this number of samples, list the same problem for each sample
 _PLACE = re.compile(r"\(row \d+, column \d+\)")
 _TOO_SMALL = "too small for a crop"
@@ -53,7 +53,7 @@ class CheckedSide:
     results: Sequence[Checked]
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems of samples. Report a problem of most samples, or of too small images, once."""
+        """Yield the problems of samples. If most samples have a problem, or images are too small, report it once."""
         general: dict[str, list[str]] = defaultdict(list)
         for checked in self.results:
             name = self.layout.names[checked.index]

@@ -14,7 +14,7 @@ def write_drawn_volumes(target: Path, n_patients: int, size: int) -> list[str]:
     """Write MR (A), CT (B) and mask of each patient to TARGET/SPLIT_{A,B,mask}/p001.nii.gz. Return lines for the log.
 
     n_patients: Number of patients, at least 3. 70 % are for train, 10 % for val and 20 % for test.
-    size: Height and width of the slices. A volume has two thirds as many slices.
+    size: Height and width of the slices. The number of slices is two thirds of `size`.
 
     Raises:
         DataError: `target` exists, a file cannot be written, or SimpleITK is not installed.

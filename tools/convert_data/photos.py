@@ -89,7 +89,7 @@ class PhotoPairs:
 
 
 def split_of(name: str, shares: dict[str, float]) -> str:
-    """Return the split of a photograph, chosen by the hash of its name. Other photographs do not affect it.
+    """Return the split of a photograph. The split depends only on a hash of the photograph's name.
 
     shares: Shares of val and test, in [0, 1]. The rest is train.
     """

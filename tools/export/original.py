@@ -16,7 +16,7 @@ from tools.export.format import Format
 from utils.checkpoint import read_weights_file, write_weights_file
 from utils.log import logger
 
-_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # these have no biases before batch norm
+_BIASED_BEFORE_INSTANCE_NORM = ("pix2pix", "CycleGAN", "CUT")  # but not before batch norm
 _LETTERS: dict[FileRole, str] = {"generator": "G", "discriminator": "D", "projection": "F"}  # letters in file names
 
 

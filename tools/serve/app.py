@@ -120,7 +120,7 @@ class Service:
         seed_and_toward: tuple[int, tuple[int, float] | None],
         limit: asyncio.Timeout,
     ) -> Tensor:
-        """Return a translation. seed_and_toward: See Job. limit: Timeout, removed when the network begins."""
+        """Return a translation. seed_and_toward: See Job. limit: Timeout until the network begins."""
 
         def begin() -> None:
             if not limit.expired():
