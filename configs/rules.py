@@ -95,7 +95,7 @@ def _method_rules(config: Config) -> Iterator[Rule]:
     unused = [*method.unused, *(other for other in METHODS if other != name)]
     for key, (usual, _) in config_differences(Config(), config).items():
         is_used = not any(key == setting or key.startswith(f"{setting}.") for setting in unused)
-        yield is_used, key, f"{shortened(usual)} (the default), because the method does not use it {chosen}"
+        yield is_used, key, f"{shortened(usual)}, because the method does not use this setting {chosen}"
     for network, file in config.init.networks.items():
         is_known = network in (*method.networks, "generator", "discriminator")
         require(is_known, f"init.{network}", file, f"null: method.name={name} trains {', '.join(method.networks)}")
