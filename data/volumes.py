@@ -41,10 +41,8 @@ class Patients:
     problems: Sequence[str] = ()
 
     @classmethod
-    def find(cls, root: Folder, split: str, patterns: Mapping[str, str], *, has_more_masks: bool = False) -> Self:
-        """Return the volumes that fit the patterns, which are given by type of map.
-
-        has_more_masks: Whether masks of other patients are allowed.
+    def find(cls, root: Folder, split: str, patterns: Mapping[str, str]) -> Self:
+        """Return the volumes that fit the patterns, which are given by type of map. Masks of other patients may exist.
 
         Raises:
             DataError: The data set is not on a local disk, or two volumes of a folder have the same name.
@@ -53,8 +51,8 @@ class Patients:
         problems, unmatched = list[str](), list[str]()
         found = {kind: found_volumes(root, split, each, problems, kind) for kind, each in patterns.items()}
         names, files = match_names(found, folders, unmatched)
-        masks = tuple(f"{file}:" for file in found.get("mask", {}).values()) if has_more_masks else ()
-        problems += [problem for problem in unmatched if not masks or not problem.startswith(masks)]
+        masks = tuple(f"{file}:" for file in found.get("mask", {}).values())
+        problems += [problem for problem in unmatched if not problem.startswith(masks)]
         by_name = {name: {kind: each[number] for kind, each in files.items()} for number, name in enumerate(names)}
         return cls(by_name, list(folders.values()), problems)
 
@@ -384,7 +382,7 @@ class UnpairedVolumes(UnpairedLayout):
         for of_side, own_range in [(patterns, source_range), (of_targets, None)][: 1 + needs_targets]:
             _check_own_folders(split, of_side)
             rule = SliceRule.of(axis, 0, own_range, preprocess, crop_height, crop_width)
-            patients = Patients.find(root, split, of_side, has_more_masks=True)
+            patients = Patients.find(root, split, of_side)
             try:
                 sides.append(PairedVolumes(patients, volume_folder(cache), rule))
             except PairingError as error:

@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 import SimpleITK as sitk  # noqa: N813
+import torch
 from torch import Tensor
 
 from data.drawn_volumes import draw_patient
 
+REFERENCE = Path(__file__).parent / "reference"
+CASES: dict[str, Any] = torch.load(REFERENCE / "volumes_reference.pt", weights_only=True)
+EXTRAS: dict[str, Any] = torch.load(REFERENCE / "volumes_extras_reference.pt", weights_only=True)
+SERIES = next(case for case in CASES["files"] if case["name"] == "series")
 SIZE = (8, 20, 16)  # depth, height and width of drawn patients
 OF_VOLUMES = ["data.layout=paired_volumes", "data.root=.", "data.preprocess=none", "data.instance_edges=false"]
 OF_VOLUMES += ["data.source_channels=1", "data.target_channels=1", "data.target_range=[-1024,3071]"]

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import data.volume_cache
 from data.batch import DataError
@@ -20,11 +19,9 @@ from data.files.volume_file import Volume, read_volume
 from data.folder import LocalFolder
 from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volume, value_window, volume_folder
 from tests.limits import only_so_many_files
-from tests.volumes import noise, save_files, save_volume
+from tests.volumes import CASES, SERIES, noise, save_files, save_volume
 
-REFERENCE = Path(__file__).parents[1] / "reference"
-RANGES = torch.load(REFERENCE / "volumes_reference.pt", weights_only=True)["ranges"]
-SERIES = torch.load(REFERENCE / "volumes_reference.pt", weights_only=True)["files"][13]
+RANGES = CASES["ranges"]
 
 
 @pytest.fixture

@@ -23,11 +23,8 @@ from data.loader import fingerprint
 from data.validation_split import split_validation
 from data.volumes import SliceRule
 from tests.batches import CROPS, batches
-from tests.volumes import RAS, SIZE, noise, save_files, save_patients, save_volume
+from tests.volumes import CASES, EXTRAS, RAS, SERIES, SIZE, noise, save_files, save_patients, save_volume
 
-REFERENCE = Path(__file__).parents[1] / "reference"
-CASES: dict[str, Any] = torch.load(REFERENCE / "volumes_reference.pt", weights_only=True)
-EXTRAS: dict[str, Any] = torch.load(REFERENCE / "volumes_extras_reference.pt", weights_only=True)
 SLICES = EXTRAS["slices"]
 SETTINGS = ["data.layout=paired_volumes", "data.source_channels=1", "data.target_channels=1", "data.preprocess=none"]
 SETTINGS += ["data.instance_edges=false"]
@@ -138,9 +135,8 @@ def test_without_masks_source_and_target_must_vary(opened: Opened, tmp_path: Pat
         save_volume(tmp_path / "train_mask" / f"{name}.mha", kept["mask"])
     expected = [f"p1/{index:04}" for index in case["used"]] + [f"p2/{index:04}" for index in kept["without_mask"]]
     assert list(opened().names) == expected
-    (tmp_path / "train_A" / "p1.mha").unlink()
-    (tmp_path / "train_B" / "p1.mha").unlink()
-    (tmp_path / "train_mask" / "p1.mha").unlink()
+    for folder in ("train_A", "train_B"):  # p1 then has only a mask
+        (tmp_path / folder / "p1.mha").unlink()
     assert list(opened(MASKED).names) == [f"p2/{index:04}" for index in kept["with_mask"]]
 
 
@@ -235,19 +231,18 @@ PATTERNS: list[Any] = [
 def test_patterns_find_patients(
     opened: Opened, tmp_path: Path, settings: list[str], files: list[str], names: list[str]
 ) -> None:
-    series = next(case for case in CASES["files"] if case["name"] == "series")
     for name in files:
         if name.endswith("/"):
-            save_files(tmp_path / name, series["files"])
+            save_files(tmp_path / name, SERIES["files"])
         elif name.endswith(".txt"):
             (tmp_path / name).write_text("")
         else:
-            place = series["spacing"], series["origin"], series["direction"].ravel()
-            save_volume(tmp_path / name, noise(3, series["array"].shape), *place)
+            place = SERIES["spacing"], SERIES["origin"], SERIES["direction"].ravel()
+            save_volume(tmp_path / name, noise(3, SERIES["array"].shape), *place)
     layout = opened(*settings)
     assert list(dict.fromkeys(layout.groups)) == names
     sample = layout.read(0)
-    assert sample.source.shape == sample.maps["target"].shape == (1, *series["array"].shape[1:])
+    assert sample.source.shape == sample.maps["target"].shape == (1, *SERIES["array"].shape[1:])
     files = [str(file) for file in layout.files]
     assert len(files) == len(set(files)) == len(names) * (2 + ("mask_folder" in str(settings)))
 

@@ -28,11 +28,8 @@ from tests.conftest import save_image, write_tiny_config
 from tests.processes import run_two
 from tests.reliability.command_line import CommandLine
 from tests.runs import assert_resumes_exactly, checkpoint, run, translate, translation_script, untrained_run
-from tests.volumes import noise, save_files, save_patients, save_volume
+from tests.volumes import CASES, EXTRAS, SERIES, noise, save_files, save_patients, save_volume
 
-REFERENCE = Path(__file__).parents[1] / "reference"
-CASES: dict[str, Any] = torch.load(REFERENCE / "volumes_reference.pt", weights_only=True)
-EXTRAS: dict[str, Any] = torch.load(REFERENCE / "volumes_extras_reference.pt", weights_only=True)
 SLICES = ["data.source_channels=1", "data.target_channels=1", "data.preprocess=crop", "data.crop_width=16"]
 SLICES += ["data.crop_height=16", "data.instance_edges=false", "data.mask_folder={split}_mask"]
 SLICES += ["data.target_range=[-1024,3071]"]
@@ -47,6 +44,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration of all runs, with 3 patients for training and 2 for testing. Volumes are only to be read."""
     folder = tmp_path_factory.mktemp("volumes")
     path, root = write_tiny_config(folder), save_patients(folder / "heads", {"train": 3, "test": 2})
+    shutil.copy(root / "test_mask" / "p004.nii.gz", root / "test_mask" / "p009.nii.gz")  # of no patient
     places = f"data:\n  root: {root}\n  cache: {folder}/cache\n"
     path.write_text(path.read_text().replace("data:\n", places))
     return path
@@ -221,9 +219,8 @@ def affine(path: Path) -> bytes:
 def test_a_translation_has_the_geometry_and_format_of_its_source(
     of_slices: list[str], tmp_path: Path, suffix: str
 ) -> None:
-    series = next(case for case in CASES["files"] if case["name"] == "series")
     if suffix == "series":
-        source, array = save_files(tmp_path / "1.2.840", series["files"]), series["array"].numpy()
+        source, array = save_files(tmp_path / "1.2.840", SERIES["files"]), SERIES["array"].numpy()
     else:
         array = noise(5, (5, 6, 7))
         source = save_volume(tmp_path / f"p{suffix}", array, (0.7, 0.9, 2.1), (-80.3, 11.7, 1000.1), OBLIQUE)
@@ -241,9 +238,9 @@ def test_a_translation_has_the_geometry_and_format_of_its_source(
         for name in ("GetSpacing", "GetOrigin", "GetDirection"):
             assert getattr(image, name)() == getattr(given, name)()
     else:
-        assert image.GetSpacing() == pytest.approx(series["spacing"].tolist())
-        assert image.GetOrigin() == pytest.approx(series["origin"].tolist(), abs=1e-4)
-        assert image.GetDirection() == pytest.approx(series["direction"].ravel().tolist(), abs=1e-6)
+        assert image.GetSpacing() == pytest.approx(SERIES["spacing"].tolist())
+        assert image.GetOrigin() == pytest.approx(SERIES["origin"].tolist(), abs=1e-4)
+        assert image.GetDirection() == pytest.approx(SERIES["direction"].ravel().tolist(), abs=1e-6)
 
 
 def test_input_names_volumes_and_folders_of_patients(
