@@ -82,7 +82,7 @@ class Sample(_Maps):
     weights: Weights of target pixels, (1, H, W) uint8 (255 means 1), uint16 (65535 means 1), int16 or float32.
     source_images: If the first source folder holds label maps: images of the other source folders, (C, H, W). If the
         first folder holds images, `source` contains the channels of all folders.
-    labels: Label map of a source image, as ids, (1, H, W) int32.
+    labels: Ids in the label map of a source image, (1, H, W) int32.
     replaces: Bad samples that this sample replaces.
     """
 

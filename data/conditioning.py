@@ -131,7 +131,7 @@ class Conditioning:
     features: Where instance features come from: the generator's encoder ("encoded") or the data set ("precomputed").
     regions: Map that divides an image into regions. All pixels of a region have the same features.
     encodes_style: Whether the generator encodes the style of the target in training.
-    edges_of: Map whose edges are used. If instances are the connected areas of a class, both maps have the same edges.
+    edges_of: Map whose edges are used. Use "labels" if each instance is a connected area of a class.
     class_weights: Weight of each class in losses and metrics, by id. A class without an entry has weight 1.
     source_image_channels: Number of channels of `Batch.source_images`, or 0 without these images.
     target_scale: Height of a target divided by the height of its source.

@@ -41,7 +41,7 @@ class Warp:
         return cls(((cosine, -sine), (sine, cosine)), controls)
 
     def image(self, image: Tensor, window: Window) -> Tensor:
-        """Return the warped window of a (C, H, W) image: bicubic, and clamped to the range of each channel."""
+        """Return the warped window of a (C, H, W) image, with bicubic values clamped to the range of each channel."""
         low, high = (
             torch.from_numpy(end(image.numpy(), axis=(1, 2), keepdims=True)).float() for end in (np.min, np.max)
         )
@@ -57,7 +57,7 @@ class Warp:
 
         The weight is 0 outside the image. It is also 0 if `Warp.image` uses a pixel of weight 0 at this position.
         """
-        near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic uses up to 2 pixels
+        near_0 = max_pool2d((weights == 0).double(), kernel_size=5, stride=1, padding=2)  # bicubic reach: 2 pixels
         return self._read(weights.double().masked_fill(near_0 > 0, 0), window, "nearest", "zeros").to(weights.dtype)
 
     def _read(self, image: Tensor, window: Window, mode: str, beyond: str = "reflection") -> Tensor:

@@ -62,7 +62,7 @@ class LoadedGenerator:
     sha256: Digest of the file when it was read, or None if not computed. Training can replace the file later.
     n_samples: Number of training samples, or None if the file does not record it.
     stack: Names of the run's source folders if it has several and `direction` is BtoA. Otherwise None.
-    clusters: Clusters to sample instance features from. None if samples provide the features, or if there are none.
+    clusters: Clusters to sample instance features from. None if samples provide features, or the generator uses none.
     card: Model card of an exported file; empty for other files.
     others: Further checkpoints whose outputs `generator` averages.
     """

@@ -88,7 +88,7 @@ class ImageStore:
         return ".tif" if self.follows_sources and file_tags(source) else self.suffix
 
     def spread_suffix(self, suffix: str) -> str:
-        """Return the suffix of a standard deviation in float32, given the suffix of the translation."""
+        """Return the suffix of a file with the standard deviation (float32), given the suffix of the translation."""
         return ".tif"
 
     def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
@@ -128,7 +128,7 @@ def image_store(facts: DataFacts) -> ImageStore:
 def default_output(loaded: LoadedGenerator, request: Request) -> Path:
     """Return results/RUN/NAME_stepSTEP. NAME is the name of --input. Without --input, it is the split.
 
-    If the run has generators for two directions, append the direction to NAME. Several checkpoints append mean_of_N.
+    If the run has generators for two directions, append the direction to NAME. For N checkpoints, append mean_of_N.
     """
     if request.input:
         first, *others = request.input

@@ -17,7 +17,7 @@ class Request:
     """The options of test.py by name. Without `checkpoint`, the newest run is used.
 
     more_checkpoints: Checkpoints whose translations are averaged with the translations of `checkpoint`.
-    spread: Whether to write the standard deviation of the translations of all checkpoints, too.
+    spread: Whether to also write the standard deviation over the translations of all checkpoints.
     input: Images to translate. Empty: translate a split of the data set.
     mask: Volumes: mask file, or folder of masks. Pixels outside the mask get the lowest value of the targets.
     average_axes: Volumes: whether to translate along each of the three axes, and write the mean.

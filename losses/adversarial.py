@@ -152,7 +152,7 @@ class PenaltyInputs:
 
 @dataclass(frozen=True)
 class Penalty:
-    """A term of the discriminator's loss. Its weight is the setting loss.NAME, with the term's name.
+    """A term of the discriminator's loss. The setting loss.NAME is the weight of term NAME.
 
     compute: Returns the term, 0-d.
     needs_float32: Whether the term has gradients of gradients, which need float32.

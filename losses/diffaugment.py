@@ -88,7 +88,7 @@ class DiffAugment:
     policy: Sequence[str] = ()
 
     def draw(self, images: Tensor, generator: torch.Generator | None = None) -> Transform:
-        """Return a transform with random parameters for each image. They are drawn on the images' device.
+        """Return a transform with random parameters for each image, drawn on the device of the images.
 
         images: (N, C, H, W).
         generator: Random generator. The default is torch's global generator. Checkpoints save its state.

@@ -43,7 +43,7 @@ def ms_ssim(translation: LossInputs) -> Tensor:
 def kl_divergence(translation: LossInputs) -> Tensor:
     """Return the Kullback-Leibler divergence of the styles' distributions from N(0, I), 0-d, at least float32.
 
-    As in SPADE, it is the sum over samples and channels and grows with the batch (Kingma & Welling 2014, appendix B).
+    As in SPADE, the sum over samples and channels grows with the batch size (Kingma & Welling 2014, appendix B).
     """
     assert translation.style is not None
     mean, log_variance = map(at_least_float32, translation.style)
@@ -53,7 +53,7 @@ def kl_divergence(translation: LossInputs) -> Tensor:
 def feature_matching(translation: LossInputs) -> Tensor:
     """Return the L1 between the discriminator's features of fakes and targets, 0-d, float32 under autocast.
 
-    The sum over the L layers, times 4 / L, is averaged over scales (Wang et al. 2018, Eq. 4; pix2pixHD's code).
+    The sum over L layers is multiplied by 4 / L, and averaged over scales (Wang et al. 2018, Eq. 4; pix2pixHD's code).
     No gradient reaches the features of targets.
     """
     fakes, weights = translation.fake_outputs, translation.weights.of_discriminated if translation.weights else None
@@ -70,7 +70,7 @@ def patch_nce(queries: Tensor, keys: Tensor, *, n_groups: int, temperature: floa
 
     queries: Unit vectors of patches of translations, (R, D), at least float32.
     keys: Unit vectors of the source patches at the same places, (R, D). No gradient reaches them.
-    n_groups: Number of images, or 1 if patches of other images are negatives too. The rows of a group are adjacent.
+    n_groups: Number of images, or 1 to use patches of all images as negatives. The rows of a group are adjacent.
     """
     query, key = (vectors.unflatten(0, (n_groups, -1)) for vectors in (queries, keys.detach()))
     similarities = query @ key.mT  # (groups, rows, rows)

@@ -17,7 +17,7 @@ MAX_PSNR = 100.0  # dB, for equal images; JSON cannot hold infinity
 class Bounds:
     """The image values that metrics map to 0 and 1: `low` and `high`, (C or 1, 1, 1) float32 each.
 
-    are_closed: Whether values outside are clipped.
+    are_closed: Whether values outside the bounds are clipped.
     """
 
     low: Tensor

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from utils.label_colors import LabelColors
 
-_LISTED = 40  # most classes in a log line
+_LISTED = 40  # maximum number of classes in a log line
 
 
 def confusion(fake: Tensor, target: Tensor, colors: LabelColors) -> Tensor:

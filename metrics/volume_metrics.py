@@ -1,6 +1,6 @@
 """MAE, PSNR, SSIM and MS-SSIM of a translated volume within a mask, as defined by the SynthRAD challenges.
 
-SSIM follows SynthRAD2023, and MS-SSIM follows SynthRAD2025. They compare boxes of 7x7x7 voxels. MS-SSIM differs from
+SSIM follows SynthRAD2023, and MS-SSIM follows SynthRAD2025. Both compare boxes of 7x7x7 voxels. MS-SSIM differs from
 Wang et al. (2003): the luminance counts at every scale, and exponents apply to voxels, not to the mean of a scale.
 """
 

@@ -69,7 +69,7 @@ class TrainingLoop:
         self.checkpoints.save_with_retries(state.step)  # save also if no step was left
 
     def _follow_up(self, skipped: SkippedUpdates, *, is_last: bool, is_new_epoch: bool) -> None:
-        """Check, report, validate and save after a step, if they are due."""
+        """After a step, check the updates, report, validate and save, each only if it is due."""
         training, settings, step = self.training, self.training.config.log, self.training.loop.step
         plateau, is_validated = training.schedule.plateau, step % settings.images_every_steps == 0
         if (is_last or step % CHECKED_EVERY_STEPS == 0) and (error := skipped.error(step)):

@@ -95,7 +95,7 @@ def find_checkpoint(folder: Path, source: str | Path) -> LoadedCheckpoint | None
 
 
 def continues_in(folder: Path, source: str | Path, found: LoadedCheckpoint | None) -> bool:
-    """Return whether a start continues the run in `folder`: with "auto", or from the run's latest valid checkpoint."""
+    """Return whether to continue the run in `folder`: `source` is "auto", or `found` is the run's latest checkpoint."""
     if source == "auto" or found is None:
         return source == "auto"
     valid = [path for path in list_checkpoints(folder) if path not in found.damaged]
@@ -194,8 +194,8 @@ def _restore_scores(training: Training, state: dict[str, Any]) -> None:
 def initialize_networks(training: Training) -> list[str]:
     """Load initial weights (section init) into the networks of a new run. Return log lines on these weights.
 
-    A key of init.networks is a network's name or a role. A role means all networks with this role. A checkpoint has the
-    network of the same name. Folders of original weights have a file per direction, with the encoder next to it.
+    A key of init.networks names a network, or the role of several networks. A checkpoint provides the network
+    of the same name. Folders of original weights have a file per direction, with the encoder next to it.
     """
     config, report = training.config, list[str]()
     given = config.init.networks

@@ -40,7 +40,7 @@ _OTHER_FILES = {
 
 
 def find_images(folder: Folder | Path, problems: list[str], if_missing: str = "") -> dict[str, Blob]:
-    """Return the image files below a folder, by name. A name is the path below the folder without suffix, in NFC.
+    """Return the image files below a folder by name: the path below the folder without suffix, in Unicode NFC.
 
     Arrays (.npy) are used only if no file has one of IMAGE_SUFFIXES. Hidden files and links to folders are left out.
 

@@ -26,7 +26,7 @@ class UnfitError(Exception):
 
 
 def not_ids(pixels: str) -> UnfitError:
-    """Return the error for a label map that does not hold one integer per pixel. `pixels` says what it holds."""
+    """Return the error for a label map that holds, for example, "RGB" `pixels` instead of one integer per pixel."""
     return UnfitError(
         f"holds {pixels} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with one "
         "palette for all files). For maps in colours, set data.label_colors=FILE, or convert them: python -m "
@@ -82,7 +82,7 @@ class StoredImage(ABC):
         """Return all channels, (C, H, W), in the type of the file."""
 
 
-DECODED_BYTES = 4  # memory per pixel of an image that Pillow decodes
+DECODED_BYTES = 4  # bytes of memory per pixel of an image that Pillow decodes
 _SHARE = 4  # pixels can use 1/4 of the memory, because reading an image needs several copies
 _MAPPED_BYTES = 2**28  # larger arrays are stored in temporary files if `pixels_allowed` names a folder
 

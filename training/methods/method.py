@@ -116,7 +116,7 @@ class Method(ABC):
             pool.settle()
 
     def begin_step(self, step: int, planned_steps: int) -> None:
-        """Set the number of the next step, from 0. Values that depend on it change in place, for CUDA graphs."""
+        """Set the number of the next step, from 0. Tensors that depend on it change in place, for CUDA graphs."""
         self.discriminator_objective.step = step
 
     def step(self, batches: StepBatches) -> None:

@@ -208,7 +208,7 @@ class Page(Sink):
     all validations.
 
     legend: Classes of label maps.
-    can_draw: Whether the playground accepts the network. The page then shows the playground's command.
+    can_draw: Whether the playground accepts the network. If True, the page shows the playground's command.
     """
 
     def __init__(self, folder: Path, legend: Sequence[Swatch] = (), *, can_draw: bool = True) -> None:
