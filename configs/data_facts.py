@@ -19,6 +19,7 @@ from utils.pictures import label_colors
 from utils.text import counted, exact, listed
 
 EIGHT_BITS = (0.0, 255.0)
+_UNIT = (0.0, 1.0)
 _CLASS_WEIGHTS = "loss.class_weights"
 
 
@@ -181,7 +182,9 @@ def target_files(data: DataConfig) -> str | None:
     """Return data.target_files. By default, return a format that can hold the target values; None for 8-bit RGB."""
     chosen = data.target_files
     if data.has_volumes:
-        return chosen or "int16.nii.gz"
+        low, high = data.target_range or _UNIT
+        is_integer = float(low).is_integer() and float(high).is_integer() and high - low > 1
+        return chosen or f"{'int16' if is_integer else 'float32'}.nii.gz"
     if data.target_range is None and data.target_channels in RGB_CHANNELS:
         return chosen if chosen and chosen.startswith("uint8.") else None
     eight_bits = "uint8.png" if fits_file("uint8.png", data.target_channels) else "uint8.npy"
