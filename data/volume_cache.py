@@ -3,7 +3,6 @@
 Reading a slice from a compressed volume would decompress the whole volume each time.
 """
 
-import errno
 import hashlib
 import json
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ from typing import Literal, Self
 import numpy as np
 from filelock import FileLock
 
-from data.batch import DataError
+from data.batch import DataError, LoadingError
 from data.files.volume_file import Geometry, read_volume
 from data.folder import LocalFile, LocalFolder
 from utils.files import expanded, replacing
@@ -73,7 +72,7 @@ class CachedVolume:
     window: tuple[float, float]
 
     def slices(self) -> np.ndarray:
-        """Return the slices, (S, H, W), mapped into memory. Raise DataError if the file is damaged or was deleted."""
+        """Return the slices, (S, H, W), mapped into memory. Raise LoadingError if the file is damaged or was deleted."""
         return _mapped(self.file)
 
     @classmethod
@@ -94,7 +93,7 @@ def _mapped(file: str) -> np.ndarray:
         slices: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
         return slices
     except (OSError, EOFError, ValueError) as error:
-        raise DataError(f"{file}: this file of the cache is missing or damaged. Delete its folder") from error
+        raise LoadingError(f"{file}: is missing or damaged in the cache. Start again to rebuild it.") from error
 
 
 def volume_folder(cache: str) -> Path:
@@ -109,21 +108,22 @@ def cached_volume(file: VolumeFile, folder: Path, axis: Axis, *, is_mask: bool =
     is_mask: Whether to store 1 for values above 0, and 0 otherwise.
 
     Raises:
-        DataError: The volume cannot be read, or the disk is full.
+        LoadingError: The cache cannot be written to, for example because the disk is full.
+        DataError: The volume cannot be read.
     """
     try:
-        key = hashlib.sha256(
-            f"{_FORMAT} {axis} {is_mask} {file.state()}".encode("utf-8", "surrogateescape")
-        ).hexdigest()
-        described = folder / key[:2] / f"{key[2:]}.json"
+        state = f"{_FORMAT} {axis} {is_mask} {file.state()}"
+    except OSError as error:
+        raise DataError(f"{file}: {error.strerror}") from error
+    key = hashlib.sha256(state.encode("utf-8", "surrogateescape")).hexdigest()
+    described = folder / key[:2] / f"{key[2:]}.json"
+    try:
         described.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f"{key[:2]}.lock"):
             return CachedVolume.read(described) or _added(file, described, axis, is_mask)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            remedy = "Free space there, or set data.cache to a folder on another disk."
-            raise DataError(f"{folder}: too little space for {file}. {remedy}") from error
-        raise DataError(f"{error.filename or file}: {error.strerror}") from error
+        remedy = "Free space there, or set data.cache to another folder."
+        raise LoadingError(f"{folder}: cannot store {file}: {error.strerror}. {remedy}") from error
 
 
 def _added(file: VolumeFile, described: Path, axis: Axis, is_mask: bool) -> CachedVolume:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from data.batch import DataError, Sample
+from data.batch import DataError, LoadingError, Sample
 from data.files.volume_file import VOLUME_SUFFIXES, Geometry, is_series, volume_name
 from data.folder import Folder, LocalFolder
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
@@ -230,6 +230,8 @@ class PairedVolumes(RegisteredLayout):
             try:
                 opened += [_opened(name, files, folder, axis) for axis in rule.axes]
             except DataError as error:
+                if isinstance(error, LoadingError):  # no fault of the patient, such as a full disk
+                    raise
                 problems += error.problems
         self._patients = opened
         self._source_dtype = _common_dtype(volume for patient in opened for volume in patient.sources)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import data.volume_cache
-from data.batch import DataError
+from data.batch import LoadingError
 from data.files.volume_file import Volume, read_volume
 from data.folder import LocalFolder
 from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volume, value_window, volume_folder
@@ -141,7 +141,7 @@ def test_damaged_files_are_rebuilt(file: VolumeFile, folder: Path, reads: list[P
 def test_a_file_that_vanishes_from_the_cache_is_named(file: VolumeFile, folder: Path) -> None:
     cached = cached_volume(file, folder, "axial")
     shutil.rmtree(folder)
-    with pytest.raises(DataError, match=rf"^{cached.file}: this file of the cache is missing or damaged\. Delete"):
+    with pytest.raises(LoadingError, match=rf"^{cached.file}: is missing or damaged in the cache\. Start again to"):
         cached.slices()
 
 
@@ -171,10 +171,10 @@ def test_a_full_disk_ends_in_one_line(file: VolumeFile, folder: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(data.volume_cache, "replacing", full)
-        with pytest.raises(DataError) as error:
+        with pytest.raises(LoadingError) as error:
             cached_volume(file, folder, "axial")
-    remedy = "Free space there, or set data.cache to a folder on another disk."
-    assert str(error.value) == f"{folder}: too little space for {file}. {remedy}"
+    problem = "No space left on device. Free space there, or set data.cache to another folder."
+    assert str(error.value) == f"{folder}: cannot store {file}: {problem}"
     assert files_of(folder) == []
     assert_holds(cached_volume(file, folder, "axial"), noise(0))
 

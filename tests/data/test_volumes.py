@@ -15,7 +15,7 @@ from torch import Tensor
 from configs.load import load_config
 from configs.schema import Config
 from configs.splits import Splits, open_split, open_splits
-from data.batch import DataError
+from data.batch import DataError, LoadingError
 from data.conditioning import ValueRange
 from data.files.volume_file import Geometry
 from data.layout import Layout, PairingError
@@ -304,6 +304,8 @@ def test_training_can_leave_out_damaged_volumes(
     assert {*splits.train.groups} == {*splits.validation.groups} == {"p002"}
     assert splits.train.read(0).maps.keys() == {"source", "target", "weights"}
     assert [record.message for record in caplog.records] == [f"skipped a patient: {problem}"]
+    with pytest.raises(LoadingError, match=r"^/dev/null/x/volumes: cannot store \S*: Not a directory\. Free space"):
+        skipping("data.cache=/dev/null/x")  # no fault of a patient
     save_volume(heads / "train_A" / "p002.nii.gz", noise(0))
     with pytest.raises(PairingError, match=r"p001.*damaged.*; p002: .* sizes 6x5x4 and 16x20x8"):
         skipping()

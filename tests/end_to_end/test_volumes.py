@@ -44,7 +44,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration of all runs, with 3 patients for training and 2 for testing. Volumes are only to be read."""
     folder = tmp_path_factory.mktemp("volumes")
     path, root = write_tiny_config(folder), save_patients(folder / "heads", {"train": 3, "test": 2})
-    shutil.copy(root / "test_mask" / "p004.nii.gz", root / "test_mask" / "p009.nii.gz")  # of no patient
+    shutil.copy(root / "test_mask" / "p004.nii.gz", root / "test_mask" / "p009.nii.gz")  # a mask without a patient
     places = f"data:\n  root: {root}\n  cache: {folder}/cache\n"
     path.write_text(path.read_text().replace("data:\n", places))
     return path
