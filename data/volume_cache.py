@@ -72,7 +72,7 @@ class CachedVolume:
     window: tuple[float, float]
 
     def slices(self) -> np.ndarray:
-        """Return the slices, (S, H, W), mapped into memory. Raise LoadingError if the file is damaged or was deleted."""
+        """Return the slices, (S, H, W), mapped into memory. Raise LoadingError if the file is damaged or missing."""
         return _mapped(self.file)
 
     @classmethod

@@ -1,7 +1,7 @@
 """Find the volumes to translate: a split of the data set, or the files and folders of --input."""
 
-from collections.abc import Mapping
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 
 import torch
@@ -74,25 +74,22 @@ def volumes_of_input(loaded: LoadedGenerator, request: Request) -> Patients:
     Raises:
         DataError: A path holds no volume, or a source has no partner.
     """
-    patterns = [pattern or PATIENT for pattern in folder_patterns(loaded.config.data.source_folder)]
+    data, found = loaded.config.data, dict[str, dict[str, VolumeFile]]()
+    patterns = [pattern or PATIENT for pattern in folder_patterns(data.source_folder)]
     if len(patterns) > 1 and len(request.input) != len(patterns):
         raise DataError(f"--input: needs {len(patterns)} paths, in the order {', '.join(patterns)}.")
-    found: dict[str, Mapping[str, VolumeFile]] = {}
-    if len(patterns) > 1:
-        pairs = zip(source_kinds(len(patterns)), request.input, patterns, strict=True)
-        found = {kind: _named(path, pattern, "--input") for kind, path, pattern in pairs}
-    else:
-        volumes = [_named(path, patterns[0], "--input").items() for path in request.input]
-        found["source"] = {name: file for of_path in volumes for name, file in of_path}
-        if len(found["source"]) < sum(map(len, volumes)):
-            raise DataError("--input: two volumes have the same name. Translate them one after the other.")
-    for kind, path in {"target": request.targets, "mask": request.mask}.items():
-        if path:
-            pattern = {"target": loaded.config.data.target_folder, "mask": loaded.config.data.mask_folder}[kind]
-            found[kind] = _named(path, pattern or PATIENT, "--targets" if kind == "target" else "--mask")
+    kinds = source_kinds(len(patterns)) if len(patterns) > 1 else ["source"] * len(request.input)
+    given = [("--input", *each) for each in zip(kinds, request.input, cycle(patterns), strict=False)]
+    given += [("--targets", "target", request.targets, data.target_folder or PATIENT)] if request.targets else []
+    given += [("--mask", "mask", request.mask, data.mask_folder or PATIENT)] if request.mask else []
+    for option, kind, path, pattern in given:
+        of_path, others = _named(path, pattern, option), found.setdefault(kind, {})
+        if of_path.keys() & others.keys():
+            raise DataError(f"{option}: two volumes have the same name. Translate them one after the other.")
+        others |= of_path
     if all(len(volumes) == 1 for volumes in found.values()):  # single volumes can have different names
         (name,) = found["source"]
-        return Patients({name: {kind: file for kind, (file,) in ((k, v.values()) for k, v in found.items())}}, [])
+        return Patients({name: {kind: next(iter(volumes.values())) for kind, volumes in found.items()}}, [])
     folders: dict[str, Folder] = {kind: next(iter(volumes.values())).folder for kind, volumes in found.items()}
     problems = list[str]()
     names, files = match_names(found, folders, problems)

@@ -273,6 +273,19 @@ def test_input_names_volumes_and_folders_of_patients(
     assert figures["n_voxels"] == (body > 0).sum()
 
 
+def test_several_sources_are_named_in_order(config: Path, heads: Path, tmp_path: Path, halves: list[Batch]) -> None:
+    stacked = ["data.source_folder=[{split}_A,{split}_B]", "data.target_folder={split}_B", "data.layout=paired_volumes"]
+    stacked += [*SLICES, "data.source_channels=2", "data.source_range=[0,1,-1024,3071]", "run.name=stacked"]
+    arguments = ["--checkpoint", str(untrained_run(config, *stacked)), "--output", str(tmp_path / "out"), "--input"]
+    translate(*arguments, str(heads / "test_A"), str(heads / "test_B"))
+    assert [path.name for path in sorted((tmp_path / "out").glob("*.gz"))] == ["p004.nii.gz", "p005.nii.gz"]
+    for kind, channel in (("A", 0), ("B", 1)):
+        volume = read_volume(heads / f"test_{kind}" / "p004.nii.gz").array.astype(np.float32)
+        assert np.array_equal(halves[0].source[:, channel, : volume.shape[1], : volume.shape[2]], volume)
+    with pytest.raises(DataError, match=r"^--input: needs 2 paths, in the order \{split\}_A, \{split\}_B\.$"):
+        translate(*arguments, str(heads / "test_A"))
+
+
 def test_existing_translations_are_kept_replaced_or_refused(
     arguments: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
