@@ -176,7 +176,9 @@ def _ranges_of_slices(layout: Layout) -> Iterator[tuple[str, list[float]]]:
         sides["target_range"] = (layout, "target")
     for key, (side, kind) in sides.items():
         indices = np.linspace(0, len(side) - 1, min(_MEASURED_SAMPLES, len(side))).astype(int)
-        yield key, _bounds([side.read(int(index)).maps[kind].numpy() for index in indices])
+        maps = [side.read(int(index)).maps for index in indices]
+        if values := [images[kind].numpy() for images in maps if kind in images]:
+            yield key, _bounds(values)
 
 
 def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:

@@ -34,7 +34,7 @@ _IMAGES = ("source", "source_images", "target")
 MIN_SIDE = 48  # pixels; smaller images have too few contours
 _MAX_SIDE = 512  # pixels; larger images are cropped to their centre
 _MAX_SHARE = 1 / 8  # largest displacement that is searched, as a fraction of height or width
-_CLEAR_PEAK = 12.0  # minimum height of a clear correlation peak, in standard deviations above the mean
+CLEAR_PEAK = 12.0  # minimum height of a clear correlation peak, in standard deviations above the mean
 FAINT_PEAK = 8.0  # minimum height of a faint peak; some unrelated pairs also reach it
 _BEYOND_REST = 1.5  # minimum ratio of a peak to the correlation near displacement 0; below it, the result is 0
 _FEWEST = 3  # minimum number of equally displaced pairs for a warning
@@ -107,7 +107,7 @@ class Check(MonitoredDataset):
                 ids=ids,
                 types=" and ".join(f"{str(sample.maps[k].dtype)[6:]} {k}" for k in _IMAGES if k in sample.maps),
                 files=_own_files(files, sample),
-                shifts=measure(_CLEAR_PEAK) if measure else {},
+                shifts=measure(CLEAR_PEAK) if measure else {},
                 faint_shifts=measure(FAINT_PEAK) if measure else None,
             )
         except Exception as error:  # noqa: BLE001  a bug is also reported together with the sample
@@ -173,7 +173,7 @@ def shared_files(splits: Mapping[str, Sequence[Blob]]) -> Iterator[str]:
 
 
 def displacement(
-    source: Tensor, target: Tensor, *, source_is_ids: bool, least_peak: float = _CLEAR_PEAK
+    source: Tensor, target: Tensor, *, source_is_ids: bool, least_peak: float = CLEAR_PEAK
 ) -> Shift | None:
     """Return the displacement of a target from its source, in pixels (right, down), or None if it is not clear.
 
@@ -186,12 +186,8 @@ def displacement(
     height, width = (min(side, _MAX_SIDE) for side in target.shape[-2:])
     if source.shape[-2:] != target.shape[-2:] or min(height, width) < MIN_SIDE:
         return None
-    window = torch.hann_window(height)[:, None] * torch.hann_window(width)
-    contours = [_contours(_middle(source, height, width), source_is_ids), _contours(_middle(target, height, width))]
-    of_source, of_target = (torch.fft.rfft2(window * (strength - strength.mean())) for strength in contours)
-    cross = of_source.conj() * of_target
-    correlation = torch.fft.irfft2(cross / cross.abs().sqrt().clamp_min(1e-12), s=(height, width))
-    score = (correlation - correlation.mean()) / correlation.std().clamp_min(1e-12)
+    of_source = contours(_middle(source, height, width), source_is_ids)
+    score = phase_correlation(of_source, contours(_middle(target, height, width)))
     far_y, far_x = int(height * _MAX_SHARE), int(width * _MAX_SHARE)
     near = score.roll((far_y, far_x), (0, 1))[: 2 * far_y + 1, : 2 * far_x + 1]
     peak, place = near.flatten().max(0)
@@ -203,12 +199,27 @@ def displacement(
     return x - far_x, y - far_y
 
 
+def phase_correlation(source: Tensor, target: Tensor) -> Tensor:
+    """Return the correlation of two images or volumes for each displacement of the target, in standard deviations.
+
+    source, target: Strength of contours, (H, W) or (D, H, W). The result has the same shape. It begins at displacement
+        0, and negative displacements are at its end.
+    """
+    window = torch.ones(())
+    for size in source.shape:
+        window = window[..., None] * torch.hann_window(size)
+    of_source, of_target = (torch.fft.rfftn(window * (strength - strength.mean())) for strength in (source, target))
+    cross = of_source.conj() * of_target
+    correlation = torch.fft.irfftn(cross / cross.abs().sqrt().clamp_min(1e-12), s=source.shape)
+    return (correlation - correlation.mean()) / correlation.std().clamp_min(1e-12)
+
+
 def _middle(image: Tensor, height: int, width: int) -> Tensor:
     top, left = (image.shape[-2] - height) // 2, (image.shape[-1] - width) // 2
     return image[:, top : top + height, left : left + width]
 
 
-def _contours(image: Tensor, is_ids: bool = False) -> Tensor:
+def contours(image: Tensor, is_ids: bool = False) -> Tensor:
     """Return the strength of the contours in a (C, H, W) image or (1, H, W) ids, (H, W) float32."""
     grey = image.float() if is_ids else image.float().mean(0, keepdim=True)
     down, across = (F.pad(grey.diff(dim=d), pad)[0] for d, pad in ((1, (0, 0, 0, 1)), (2, (0, 1))))

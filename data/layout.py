@@ -4,13 +4,18 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from data.batch import DataError, Sample
 from data.folder import Blob, Folder
+from data.volume_cache import CachedVolume
 from utils.label_colors import LabelColors
+
+Volumes = Mapping[str, Mapping[str, CachedVolume]]
+"""The volumes of each patient, by type of map."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,8 @@ class Layout(ABC):
     """Folders of the files; empty for synthetic data sets."""
     notes: Sequence[tuple[str, str]] = ()
     """Lines for the plan of a run, each with a heading."""
+    patients: Volumes = MappingProxyType({})
+    """The volumes of the whole split, if samples are slices of volumes."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -108,7 +115,7 @@ class DerivedLayout(Layout):
 
     def __init__(self, layout: Layout) -> None:
         self.n_classes, self.names, self.folders = layout.n_classes, layout.names, layout.folders
-        self.notes, self._layout = layout.notes, layout
+        self.notes, self.patients, self._layout = layout.notes, layout.patients, layout
 
     @property
     def groups(self) -> Sequence[str]:

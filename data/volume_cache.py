@@ -58,6 +58,9 @@ class CachedVolume:
     dtype: NumPy name of the values' type: uint8, uint16, int16 or float32.
     lowest, highest: Values of the volume.
     window: Percentiles 0.1 and 99.9 of all values above the lowest value. Padding has the lowest value.
+    centre: Median of the middle half along each axis.
+    border: Median of the front, back, left and right side.
+    digest: Digest of all values in LPS order.
     """
 
     file: str
@@ -70,6 +73,9 @@ class CachedVolume:
     lowest: float
     highest: float
     window: tuple[float, float]
+    centre: float
+    border: float
+    digest: str
 
     def slices(self) -> np.ndarray:
         """Return the slices, (S, H, W), mapped into memory. Raise LoadingError if the file is damaged or missing."""
@@ -147,6 +153,9 @@ def _added(file: VolumeFile, described: Path, axis: Axis, is_mask: bool) -> Cach
         lowest=lowest,
         highest=highest,
         window=value_window(array),
+        centre=float(np.median(array[tuple(slice(size // 4, size - size // 4) for size in array.shape)])),
+        border=float(np.median(np.concatenate([array[:, [0, -1]].ravel(), array[:, :, [0, -1]].ravel()]))),
+        digest=hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16).hexdigest(),
     )
     with replacing(described) as unfinished:
         unfinished.write_text(json.dumps(asdict(cached)))

@@ -19,11 +19,13 @@ from data.map_reader import is_source, source_kinds
 from data.paired_folders import IF_MISSING, FolderNames, check_own_folders, folder_patterns, has_own_folder, match_names
 from data.unpaired_folders import UnpairedLayout
 from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volume, volume_folder
+from data.volume_checks import describe_volumes
 from utils.limits import OF_VOLUME
 from utils.text import counted, exact
 
 PATIENT = "{patient}"  # place of the patient's name in a pattern. A name can contain "/"
 _RESAMPLE = "Resample one onto the other, as with SimpleITK.Resample(source, target)."
+_NO_PAIRS = "for volumes that are not pairs set data.layout=unpaired_volumes and method.name=contrastive or cycle"
 _INSIDE = 255  # weight 1 in uint8
 
 
@@ -242,9 +244,11 @@ class PairedVolumes(RegisteredLayout):
         self.names = [f"{place}/{index:04}" for place, (_, index) in zip(places, self._slices, strict=True)]
         if opened and not self._slices:
             problems.append(f"{patients.folders[0]}: no slice is used, because all are constant or outside the masks")
+        self.patients = {patient.name: patient.volumes for patient in opened if patient.axis == rule.axes[0]}
         self.notes = self._notes() if opened else []
         if problems:
-            raise PairingError(*problems, rest=self)
+            is_unmatched = not patients.files and any("has no partner" in problem for problem in problems)
+            raise PairingError(*problems, rest=self, remedy=_NO_PAIRS if is_unmatched else "")
 
     @classmethod
     def open(
@@ -298,7 +302,7 @@ class PairedVolumes(RegisteredLayout):
             ends = zip(*(volume.window for patient in self._patients for volume in patient.sources), strict=True)
             low, high = (f"{exact(min(values))} to {exact(max(values))}" for values in ends)
             notes.append(("ranges", f"of each source volume: from {low}, up to {high}"))
-        return notes
+        return [*notes, *describe_volumes(self.patients)]
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""

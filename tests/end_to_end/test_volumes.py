@@ -27,8 +27,9 @@ from tests.batches import CROPS
 from tests.conftest import save_image, write_tiny_config
 from tests.processes import run_two
 from tests.reliability.command_line import CommandLine
-from tests.runs import assert_resumes_exactly, checkpoint, run, translate, translation_script, untrained_run
+from tests.runs import assert_resumes_exactly, built, checkpoint, run, translate, translation_script, untrained_run
 from tests.volumes import CASES, EXTRAS, SERIES, noise, save_files, save_patients, save_volume
+from training.report.plan import describe
 
 SLICES = ["data.source_channels=1", "data.target_channels=1", "data.preprocess=crop", "data.crop_width=16"]
 SLICES += ["data.crop_height=16", "data.instance_edges=false", "data.mask_folder={split}_mask"]
@@ -96,6 +97,17 @@ def report(folder: Path) -> dict[str, Any]:
 def test_a_run_resumes_exactly(config: Path) -> None:
     settings = [*PAIRED, "data.axis=all", "train.validation_share=0.4", "log.images_every_steps=3"]
     assert_resumes_exactly(config, *settings, stop=2, end=4, before=1)
+
+
+def test_the_plan_shows_geometry_and_warns_about_patients_in_two_splits(
+    config: Path, heads: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(heads, tmp_path / "heads")
+    for kind in ("A", "B", "mask"):
+        shutil.copytree(root / f"train_{kind}", root / f"val_{kind}")
+    plan = describe(built(config, *PAIRED, f"data.root={root}", "run.name=warned"))
+    assert "geometry       16x20x8 voxels of 1x1x1 mm, stored as LPS" in plan
+    assert "warning        train and val share patients. Keep each patient in one split (p001, p002, p003)" in plan
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -30,6 +30,7 @@ _RECOGNIZED = {  # messages for layouts that may be recognized by mistake
     "side_by_side": "assuming that each image holds a source and a target. To make pairs from photographs, use "
     "tools.convert_data from-photos",
     "unpaired_folders": "assuming data.layout=unpaired_folders. For pairs, give source and target the same name",
+    "unpaired_volumes": "assuming data.layout=unpaired_volumes. For pairs, give source and target the same name",
 }
 
 
@@ -61,14 +62,15 @@ def main(argv: Sequence[str]) -> None:
         raise ConfigError(f"{folder}: no such folder. Name the folder of a data set")
 
     with handling_ctrl_c(leave_at_once):
-        from tools.check_data.recognized_layout import data_set_in  # importing torch takes seconds
+        from tools.check_data.recognized_layout import data_set_in, volumes_in  # importing torch takes seconds
         from tools.check_data.report import check, splits_of_config
 
+    log_to_console(is_main=True)
     if config:
         splits = splits_of_config(config)
     else:
-        config, splits = data_set_in(folder, arguments.n_classes, [*arguments.settings[1:], *_LOSSES])
-    log_to_console(is_main=True)
+        settings = [*arguments.settings[1:], *_LOSSES]
+        config, splits = volumes_in(folder, settings) or data_set_in(folder, arguments.n_classes, settings)
     if not arguments.config and config.data.layout in _RECOGNIZED:
         logger.info("%s", _RECOGNIZED[config.data.layout])
     if check(config, splits, n_shown=arguments.show, sheet=arguments.sheet):

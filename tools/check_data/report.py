@@ -24,6 +24,7 @@ from data.layout import Layout, PairingError
 from data.loader import SampleKey, TrainingDataset, read_fixed
 from data.map_reader import GREY_LEVELS, label_maps, palette_problems
 from data.validation_split import shared_groups
+from data.volume_checks import displaced_targets, middle_slices, volume_warnings
 from inference.contact_sheet import contact_sheet
 from tools.check_data.recognized_layout import ANY_CLASSES
 from utils.errors import ConfigError
@@ -108,6 +109,9 @@ def _check_side(config: Config, layout: Layout, kind: str, split: str, *, is_for
     """Check the samples of a split or of one of its domains, and log their number."""
     name = f"{split} {kind}s" if kind else split
     logger.info("%s: %s", name, counted(len(layout), "sample"))
+    for heading, text in layout.notes:
+        logger.info("%s: %s: %s", name, heading, text)
+    layout = middle_slices(layout) if config.data.has_volumes else layout
     if not config.data.has_volumes and (others := count_other_files(layout.folders)):
         logger.info("%s: left out files of other formats: %s", name, others)
     if is_for_training:
@@ -161,6 +165,15 @@ def warnings_of(sides: Sequence[CheckedSide], shift_reach: int = 0) -> Iterator[
         yield from shared_groups({side.name: side.layout.names for side in sides if side.kind == kind})
 
 
+def _warnings_of_volumes(config: Config, splits: Iterable[str]) -> Iterator[str]:
+    """Yield the warnings about the volumes of splits."""
+    opened = {split: _open_split(config, split, needs_targets=split == "train")[0] for split in splits}
+    layouts = {split: layout for split, layout in opened.items() if layout}
+    yield from volume_warnings(layouts, config.data.axis, config.data.source_range, config.data.target_range)
+    for split, layout in layouts.items():
+        yield from (f"{split}: {warning}" for warning in displaced_targets(layout))
+
+
 def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Path) -> int:
     """Log the problems of splits and the warnings about them, and return the number of problems.
 
@@ -181,7 +194,9 @@ def check(config: Config, splits: Mapping[str, bool], *, n_shown: int, sheet: Pa
         n_problems += _log(palette_problems(file for side in sides for file in label_maps(side.layout)))
         if ids := {number for side in sides for one in side.results for number in one.ids}:
             logger.info("%s", describe_ids(ids, config.data.n_classes, config.data.ignore_id))
-    n_warnings = _log(warnings_of(sides, config.loss.shift_reach), "warning: ")
+    of_images = warnings_of(sides, config.loss.shift_reach)
+    warnings = _warnings_of_volumes(config, splits) if config.data.has_volumes else of_images
+    n_warnings = _log(warnings, "warning: ")
     if n_shown:
         layout, *_ = _open_split(config, first, needs_targets=True)
         is_written = layout is not None and write_sheet(config, layout, n_shown, sheet)

@@ -26,6 +26,7 @@ from data.layout import Layout
 from data.loader import BadSamples, SampleKey
 from data.map_reader import label_maps, palette_problems
 from data.validation_split import groups_of, shared_groups
+from data.volume_checks import volume_warnings
 from losses import registered_weights
 from losses.perceptual import PERCEPTUAL_NETWORKS
 from metrics import METRICS, with_features
@@ -71,6 +72,10 @@ def describe(training: Training) -> list[str]:
     if others := count_other_files(layout.folders) if world.is_main and not config.data.has_volumes else "":
         lines.append(f"left out       files of other formats: {others}")
     lines += [f"{head:<14} {text}" for side in layout.sides for head, text in side.notes]
+    own = {TRAIN: layout, training.splits.validation_name: training.splits.validation}
+    own.pop(HELD_BACK, None)  # patients of the split train
+    found = volume_warnings(own, config.data.axis, config.data.source_range, config.data.target_range)
+    lines += [f"warning        {warning}" for warning in found]
     if cached := cached_split(config, layout, training.folder):
         lines.append(f"cache          {config.data.cache}")
         with suppress(DataError):  # `room` can read a different target of unpaired data, and this file can be damaged
