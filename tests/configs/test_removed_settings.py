@@ -9,7 +9,7 @@ import torch
 import yaml
 
 from configs.load import config_from_dict, config_to_dict, load_config
-from configs.schema import REMOVED, Config, settings_by_key
+from configs.schema import REMOVED, REPLACED, Config, settings_by_key
 from utils.errors import ConfigError
 
 UNPAIRED = {"data.layout": "unpaired_folders", "data.root": "x"}
@@ -27,15 +27,20 @@ def with_removed(settings: dict[str, object]) -> dict[str, Any]:
     return saved
 
 
-@pytest.mark.parametrize("key", REMOVED)
-def test_a_former_default_is_ignored(key: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_former_defaults_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    text = REMOVED[key]
-    value = text if "{" in text else yaml.safe_load("null" if text == "none" else text)
-    saved = with_removed({key: value})
-    assert config_from_dict(saved, "checkpoint.pt") == Config()
-    (tmp_path / "config.yaml").write_text(yaml.safe_dump(saved))
-    assert load_config(tmp_path / "config.yaml") == Config()
+    firsts = {former.split()[0] for former in REPLACED.values()}
+    for keys in (REMOVED.keys(), firsts & REMOVED.keys()):  # all, and one of several that have a common successor
+        texts = {key: REMOVED[key] for key in keys}
+        saved = with_removed(
+            {
+                key: text if "{" in text else yaml.safe_load("null" if text == "none" else text)
+                for key, text in texts.items()
+            }
+        )
+        assert config_from_dict(saved, "checkpoint.pt") == Config()
+        (tmp_path / "config.yaml").write_text(yaml.safe_dump(saved))
+        assert load_config(tmp_path / "config.yaml") == Config()
     assert caplog.messages == []
 
 
