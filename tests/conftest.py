@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from PIL import Image
 
 import train
@@ -109,18 +110,13 @@ def trained_config(tiny_config: Path, tiny_run: Path) -> Path:
 @pytest.fixture(scope="session")
 def of_labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an untrained run of label maps and instance edges, with its generator.onnx; only to be read."""
-    from tests.pairgan.conftest import trained  # it imports this module
-
-    return trained(tmp_path_factory.mktemp("labels"))
+    return exported_once(tmp_path_factory, "labels")
 
 
 @pytest.fixture(scope="session")
 def of_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an untrained run of RGB images, with its generator.onnx; only to be read."""
-    from tests.pairgan.conftest import photo_pairs, trained
-
-    folder = tmp_path_factory.mktemp("photos")
-    return trained(folder, *photo_pairs(folder))
+    return exported_once(tmp_path_factory, "photos")
 
 
 @pytest.fixture
@@ -185,6 +181,19 @@ def vgg19_weights() -> dict[str, torch.Tensor]:
         else torch.zeros(shape)
         for key, shape in shapes.items()
     }
+
+
+def exported_once(folders: pytest.TempPathFactory, kind: str) -> Path:
+    """Return the folder of an exported run, which one of pytest-xdist's processes makes for all."""
+    from tests.pairgan.conftest import photo_pairs, trained  # it imports this module
+
+    shared = folders.getbasetemp().parent if "PYTEST_XDIST_WORKER" in os.environ else folders.getbasetemp()
+    folder = shared / kind
+    with FileLock(f"{folder}.lock"):
+        if not (folder / "runs" / "tiny" / "generator.onnx").exists():
+            folder.mkdir()
+            trained(folder, *(photo_pairs(folder) if kind == "photos" else ()))
+    return folder / "runs" / "tiny"
 
 
 def save_image(path: Path, pixels: np.ndarray) -> None:

@@ -1,16 +1,21 @@
 """A real browser, and networks for the pages that it shows."""
 
+from __future__ import annotations
+
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import untrained_run
 from tests.tools.playground.pages import COLORS, PATIENCE_MS, SIZE, STRONG, Opened, Trained, exported, opened, serving
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 OPTIONS = [  # nothing but the page itself, and a camera that shows a moving picture
@@ -20,10 +25,21 @@ OPTIONS = [  # nothing but the page itself, and a camera that shows a moving pic
 ]
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import tests in a browser that are deselected: their library takes a second."""
+    return (
+        True
+        if collection_path.name.startswith("test_browser") and config.option.markexpr.endswith("not browser")
+        else None
+    )
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("needs chromium")
+    from playwright.sync_api import expect, sync_playwright
+
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as programs:
         running = programs.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)

@@ -1,17 +1,17 @@
 """Tiny networks on both kinds of pages, the actions of a user, and the results of test.py for the same files."""
 
+from __future__ import annotations
+
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
-from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, ViewportSize, expect
 
 from tests.conftest import save_image
 from tests.runs import program_main, translate, untrained_run
@@ -20,6 +20,9 @@ from tools.playground.__main__ import parse_arguments
 from tools.playground.server import Playground
 from tools.serve import app
 from tools.serve.web import WebServer
+
+if TYPE_CHECKING:  # functions import the library, which takes a second, because tests without a browser are next to it
+    from playwright.sync_api import Browser, Download, FloatRect, Locator, Page, ViewportSize
 
 N_CLASSES = 12  # classes of the synthetic facades
 SIZE = 64
@@ -43,6 +46,8 @@ class Opened:
 
     def wait(self) -> None:
         """Wait until the newest drawing is translated, and its canvas painted, which waits for a frame."""
+        from playwright.sync_api import expect
+
         status = self["status"]
         expect(status).to_have_text("ready")
         status.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
@@ -53,6 +58,8 @@ class Opened:
         if width is None:
             self.page.wait_for_timeout(300)
         else:
+            from playwright.sync_api import expect
+
             expect(self["source"]).to_have_attribute("width", str(width))
         self.wait()
 
@@ -131,10 +138,14 @@ class Opened:
 
     def assert_says(self, text: str) -> None:
         """Wait until the message of the page contains a text."""
+        from playwright.sync_api import expect
+
         expect(self.page.locator("#message span")).to_contain_text(text)
 
     def assert_no_barriers(self) -> None:
         """Look for serious barriers by axe-core, in all colours."""
+        from axe_playwright_python.sync_playwright import Axe
+
         for scheme, forced in (("light", "none"), ("dark", "none"), ("light", "active")):
             self.page.emulate_media(color_scheme=scheme, forced_colors=forced)  # type: ignore[arg-type]
             found = Axe().run(self.page, options={"resultTypes": ["violations"]}).response["violations"]
@@ -166,6 +177,8 @@ FIRST_SAMPLE_IS_READ = """() => {
 @contextmanager
 def opened(browser: Browser, url: str, *, is_phone: bool = False) -> Iterator[Opened]:
     """Open a page; at the end it must have raised no error, and requested nothing from elsewhere."""
+    from playwright.sync_api import expect
+
     size: ViewportSize = {"width": 360, "height": 740} if is_phone else {"width": 1280, "height": 900}
     context = browser.new_context(viewport=size, has_touch=is_phone, is_mobile=is_phone)
     page = context.new_page()
