@@ -62,9 +62,12 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the imported modules from later garbage collections, which take 0.2 s with them."""
+    """Limit threads and processes, and exclude the imported modules from garbage collections: 0.2 s each."""
     import torch
 
+    from tools.check_data import report
+
+    report.usable_cores = lambda: 1  # of a few samples, a second process checks none in less time
     torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
     gc.collect()
     gc.freeze()

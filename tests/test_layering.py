@@ -2,7 +2,8 @@
 
 import ast
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -28,14 +29,17 @@ READ_A_CONFIG = {
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 
-def imported_modules(source: str) -> Iterator[str]:
-    """Yield the dotted names of what a file imports, at its top or within functions."""
+@cache
+def imported_modules(source: str) -> list[str]:
+    """Return the dotted names of what a file imports, at its top or within functions."""
+    found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "relative imports are not used"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
+    return found
 
 
 def upward_imports(sources: Mapping[str, str]) -> list[str]:
@@ -50,6 +54,7 @@ def upward_imports(sources: Mapping[str, str]) -> list[str]:
     return wrong
 
 
+@cache
 def product_sources() -> dict[str, str]:
     files = [file for package in LEVEL for file in (*ROOT.glob(f"{package}.py"), *(ROOT / package).rglob("*.py"))]
     return {file.relative_to(ROOT).as_posix(): file.read_text() for file in files}
@@ -60,7 +65,7 @@ def module_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
     modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
     graph: dict[str, set[str]] = {}
     for module, path in modules.items():
-        named = list(imported_modules(sources[path]))
+        named = imported_modules(sources[path])
         known = {name if name in modules else name.rpartition(".")[0] for name in named}
         graph[module] = (known & modules.keys()) - {module}
     return graph
