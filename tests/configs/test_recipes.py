@@ -50,15 +50,16 @@ NETWORKS = {
 }
 SMALL = ["generator.base_channels=2", "discriminator.base_channels=2", "data.workers=0", "train.max_steps=2"]
 SMALL += ["run.device=cpu", "train.batch_size=1", "train.accumulation_steps=1"]
+SIDES = ("load_width", "load_height", "crop_width", "crop_height")
 SMALL_BY_GENERATOR = {
     "global": ["generator.n_blocks=1"],
     "local": ["generator.n_blocks=1"],
     "unet": [],
-    "spade": ["generator.hidden_channels=4"],
+    "spade": ["generator.hidden_channels=4", *(f"data.{key}=128" for key in SIDES)],
 }
 SMALL_BY_PREPROCESS = {
     "scale_width": ["data.load_width=128"],
-    "resize_and_crop": [f"data.{key}=256" for key in ("load_width", "load_height", "crop_width", "crop_height")],
+    "resize_and_crop": [f"data.{key}=256" for key in SIDES],
     "crop": ["data.crop_width=64", "data.crop_height=64"],
     "none": [],
 }

@@ -25,7 +25,7 @@ CYCLE = [*UNPAIRED, "method.name=cycle", "train.pool_size=2", "optimizer.max_gra
 BATCH_NORM = ["generator.norm=batch", "discriminator.norm=batch"]
 FEATURES = ["features.n_channels=2", "features.n_downsamplings=1"]
 RECOMPUTED, ALTERNATING = ["train.activation_checkpointing=true"], ["train.retain_graph=false"]
-ENDS = {2: 4, 3: 6, 5: 7}  # last step, by the step of the stop: within an epoch of 5 samples, and at its end
+ENDS = {2: 3, 3: 6, 5: 6}  # last step, by the step of the stop: within an epoch of 5 samples, and at its end
 
 Case = tuple[int, str, list[str]]
 CASES: list[Case] = [  # step of the stop, loader processes before and after it, settings; each part of a run is in one
@@ -37,10 +37,10 @@ CASES: list[Case] = [  # step of the stop, loader processes before and after it,
     (2, "0, 0", [*UNET, *ALTERNATING, "train.accumulation_steps=2", "train.pool_size=3"]),
     (2, "0, 0", ["loss.gan_mode=wgan", "loss.gradient_penalty=10", "train.discriminator_steps=2", *FEATURES]),
     (2, "0, 0", [*ALTERNATING, *O3_BF16, "augmentation.policy=[color,cutout]", "train.freeze=[generator.stem]"]),
-    (3, "0, 0", ["loss.r1=1", "loss.perceptual=9", "loss.perceptual_network=efficientnet_lite0"]),
+    (2, "0, 0", ["loss.r1=1", "loss.perceptual=9", "loss.perceptual_network=efficientnet_lite0"]),
     (2, "0, 0", ["loss.shift_reach=4", "data.synthetic_size=[64,64]", "train.accumulation_steps=2", *O1_BF16, *DECAY]),
-    (3, "0, 0", [*FASTCUT, *EMA, "amp.opt_level=O2", "amp.dtype=bfloat16"]),
-    (3, "0, 0", [*CYCLE, *EMA, "augmentation.policy=[translation]"]),
+    (2, "0, 0", [*FASTCUT, *EMA, "amp.opt_level=O2", "amp.dtype=bfloat16"]),
+    (2, "0, 0", [*CYCLE, *EMA, "augmentation.policy=[translation]"]),
 ]
 MORE_CASES: list[Case] = [
     (2, "0, 0", [*OASIS, *EMA]),
