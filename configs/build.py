@@ -72,6 +72,7 @@ def data_facts(config: Config, direction: str | None = None) -> DataFacts:
         source_range=ranges.get(data.source_images),
         target_range=ranges.get("target"),
         target_is_bounded=config.generator.output == "tanh",
+        neighbours=data.neighbours,
         features=config.features.origin if config.features.n_channels else "none",
         regions=config.features.regions,
         encodes_style=config.style.channels > 0,

@@ -140,7 +140,10 @@ def check_is_complete(config: Config, layout: Layout) -> None:
     if found := measured_settings(config, layout):
         texts = (f"[{','.join(map(exact, value))}]" if isinstance(value, list) else value for value in found.values())
         settings = " ".join(f"data.{key}={text}" for key, text in zip(found, texts, strict=True))
-        raise ConfigError(f"data.root={config.data.root}: has images that are not 8-bit RGB. Add {settings}")
+        what, other = "images that are not 8-bit RGB", ""
+        if config.data.has_volumes:
+            what, other = "values without a range", ", or data.source_range=volume for MR" * ("source_range" in found)
+        raise ConfigError(f"data.root={config.data.root}: has {what}. Add {settings}{other}")
 
 
 def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:

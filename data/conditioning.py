@@ -136,6 +136,7 @@ class Conditioning:
     source_image_channels: Number of channels of `Batch.source_images`, or 0 without these images.
     target_scale: Height of a target divided by the height of its source.
     target_is_bounded: Whether targets are clamped to target_range.
+    neighbours: Number of neighbouring slices of a volume on each side, whose values are further source channels.
     """
 
     n_classes: int
@@ -152,11 +153,16 @@ class Conditioning:
     source_image_channels: int = 0
     target_scale: float = 1.0
     target_is_bounded: bool = True
+    neighbours: int = 0
 
     @property
     def channels(self) -> int:
         """Number of channels of the condition."""
         return (self.n_classes or self.source_channels) + self.source_image_channels + int(self.instance_edges)
+
+    def without_neighbours(self, source: Tensor) -> Tensor:
+        """Return the channels of a (C, H, W) source that do not come from neighbouring slices."""
+        return source[self.neighbours :: 2 * self.neighbours + 1]
 
     @property
     def source_is_rgb(self) -> bool:

@@ -187,8 +187,8 @@ class Predictor:
         scale = self.conditioning.target_scale
         if self.conditioning.n_classes:
             return scaled_picture(colorize(sample.source, self.colors), scale)
-        is_rgb = self.conditioning.source_is_rgb
-        return scaled_picture(sample.source if is_rgb else picture(sample.source), scale)
+        source = self.conditioning.without_neighbours(sample.source)
+        return scaled_picture(source if self.conditioning.source_is_rgb else picture(source), scale)
 
     def show_target(self, image: Tensor, like: Tensor | None = None) -> Tensor:
         """Return a target or a translation as (3, H, W) uint8 RGB. like: Image that sets the value range."""

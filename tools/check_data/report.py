@@ -247,7 +247,9 @@ def write_sheet(config: Config, layout: Layout, n_samples: int, path: Path) -> b
 
 def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[str, Tensor]:
     """Return (3, H, W) uint8 pictures of a sample, by column name. Each column name begins with `what`."""
-    shown = {"source": sample.source, "source images": sample.source_images, "target": sample.target}
+    conditioning = build.data_facts(config).conditioning
+    source = conditioning.without_neighbours(sample.source)
+    shown = {"source": source, "source images": sample.source_images, "target": sample.target}
     if layout.n_classes:
         is_known = layout.n_classes <= 2**16  # false for ANY_CLASSES
         colors = build.data_facts(config).class_colors if is_known else label_colors(int(sample.source.max()) + 1)
@@ -258,5 +260,5 @@ def _images(config: Config, layout: Layout, sample: Sample, what: str) -> dict[s
             is_rgb = image.dtype == torch.uint8 and len(image) == 3
             rgb = image if is_rgb else picture(image)
             pictures[what + name] = rgb if name == "target" else scaled_picture(rgb, config.generator.scale)
-    weights = build.data_facts(config).conditioning.weights(Batch.of([sample])).product
+    weights = conditioning.weights(Batch.of([sample])).product
     return pictures if weights is None else pictures | {f"{what}weights": weights_picture(weights[0])}
