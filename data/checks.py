@@ -200,10 +200,10 @@ def displacement(
 
 
 def phase_correlation(source: Tensor, target: Tensor) -> Tensor:
-    """Return the correlation of two images or volumes for each displacement of the target, in standard deviations.
+    """Return the correlation for each displacement of the target, in standard deviations above the mean.
 
-    source, target: Strength of contours, (H, W) or (D, H, W). The result has the same shape. It begins at displacement
-        0, and negative displacements are at its end.
+    source, target: Strength of the contours of two images, (H, W), or volumes, (D, H, W). The result has the same
+        shape. As in an FFT, index 0 stands for displacement 0, and index -1 for displacement -1.
     """
     window = torch.ones(())
     for size in source.shape:

@@ -15,7 +15,7 @@ from data.volume_cache import CachedVolume
 from utils.label_colors import LabelColors
 
 Volumes = Mapping[str, Mapping[str, CachedVolume]]
-"""The volumes of each patient, by type of map."""
+"""Volumes by the name of the patient, then by the map, such as "source"."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def add_generator_options(
     seed_help = "seed of sampled features, noise and styles"
     add("--seed", type=whole_number(0, most_seed), default=0, metavar="N", help=seed_help)
     add("--weights", choices=("ema", "raw"), default="ema", help="ema: the moving average if the run has one")
-    level_help = "O0: float32 (default for original programs and images beyond 8 bits); O1: autocast; "
+    level_help = "O0: float32 (default for original programs and images of more than 8 bits); O1: autocast; "
     level_help += "O2: 16-bit weights (default otherwise); O3: also 16-bit norms"
     add("--opt-level", choices=("O0", "O1", "O2", "O3"), help=level_help)
     add("--dtype", choices=("auto", "float16", "bfloat16"), default="auto", help="16-bit type of O1, O2 and O3")

@@ -115,7 +115,7 @@ def _check_averaged(first: LoadedGenerator, member: LoadedGenerator) -> None:
     if member.config.features.n_channels or takes_noise(member.generator) or takes_style(member.generator):
         problem = "takes features, noise or styles, which are not averaged. Name only one checkpoint."
     elif differing:
-        problem = f"translates other images than {first.file}, see {', '.join(differing)}. "
+        problem = f"differs from {first.file} in {', '.join(differing)}. "
         problem += "Name checkpoints with the same data settings and direction."
     elif sides.multiple % own.multiple or sides.minimum < own.minimum:
         problem = f"needs multiples of {own.multiple} pixels, at least {own.minimum}. Name this checkpoint first."

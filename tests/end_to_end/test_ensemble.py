@@ -124,8 +124,8 @@ def test_pixels_without_data_have_no_spread(photos: list[Path], tmp_path: Path) 
 @pytest.mark.parametrize(
     ("settings", "more", "message"),
     [
-        (PHOTOS, ["data.target_channels=1"], r"run1.*translates other images than .*run0.*, see conditioning\."),
-        (FLOATS, ["data.target_range=[-1000,3071]"], r"see ranges, conditioning\. Name checkpoints with the same data"),
+        (PHOTOS, ["data.target_channels=1"], r"run1.*differs from .*run0.* in conditioning\."),
+        (FLOATS, ["data.target_range=[-1000,3071]"], r"in ranges, conditioning\. Name checkpoints with the same data"),
         (
             PHOTOS,
             ["generator.n_downsamplings=3"],

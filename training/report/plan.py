@@ -73,7 +73,7 @@ def describe(training: Training) -> list[str]:
         lines.append(f"left out       files of other formats: {others}")
     lines += [f"{head:<14} {text}" for side in layout.sides for head, text in side.notes]
     own = {TRAIN: layout, training.splits.validation_name: training.splits.validation}
-    own.pop(HELD_BACK, None)  # patients of the split train
+    own.pop(HELD_BACK, None)  # these patients belong to the split train
     found = volume_warnings(own, config.data.axis, config.data.source_range, config.data.target_range)
     lines += [f"warning        {warning}" for warning in found]
     if cached := cached_split(config, layout, training.folder):
