@@ -12,9 +12,13 @@ from configs.schema.data import RGB_CHANNELS, fits_file
 from data import LAYOUTS
 from data.conditioning import Conditioning, ValueRange
 from data.files.image_files import StoredForm
-from data.map_reader import MapReader
+from data.map_reader import MapReader, source_kinds
+from data.paired_folders import folder_patterns
+from data.volume_cache import AXES
+from data.volumes import Patterns, SliceRule
 from utils.gallery import Swatch
 from utils.label_colors import CITYSCAPES, IGNORED, LabelColors
+from utils.limits import OF_VOLUME
 from utils.pictures import label_colors
 from utils.text import counted, exact, listed
 
@@ -176,6 +180,25 @@ def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | N
             bounds = [bound for start in range(0, len(bounds), 2) for bound in bounds[start : start + 2] * n_each]
         yield data.source_images, "data.source_channels", data.n_source_channels, bounds
     yield "target", "data.target_channels", data.target_channels, data.target_range
+
+
+def volume_patterns(data: DataConfig) -> Patterns:
+    """Return the patterns of sources, targets and masks in layouts of volumes."""
+    a = [pattern or "{split}_A" for pattern in folder_patterns(data.source_folder)]
+    b = [data.target_folder or "{split}_B"]
+    sources, targets = (a, b) if data.direction == "AtoB" else (b, a)
+    masks = {"mask": data.mask_folder} if data.mask_folder else {}
+    return {**dict(zip(source_kinds(len(sources)), sources, strict=True)), "target": targets[0], **masks}
+
+
+def slice_rule(data: DataConfig) -> SliceRule:
+    """Return how slices of volumes become samples."""
+    return SliceRule(
+        axes=AXES if data.axis == "all" else (data.axis,),
+        neighbours=data.neighbours,
+        scales_sources=data.source_range == OF_VOLUME,
+        least_sides=(data.crop_height, data.crop_width) if data.preprocess == "crop" else (0, 0),
+    )
 
 
 def target_files(data: DataConfig) -> str | None:

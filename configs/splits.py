@@ -12,7 +12,14 @@ import numpy as np
 from torch import Tensor
 
 from configs.build import build_preprocessing, data_facts
-from configs.data_facts import EIGHT_BITS, allowing_missing, named_classes, number_of_classes
+from configs.data_facts import (
+    EIGHT_BITS,
+    allowing_missing,
+    named_classes,
+    number_of_classes,
+    slice_rule,
+    volume_patterns,
+)
 from configs.schema import Config
 from configs.schema.data import fits_file
 from data import LAYOUTS
@@ -100,8 +107,9 @@ def _layout_arguments(function: Callable[..., Any], config: Config, **facts: Any
     """Return the arguments of `function`, with values from section `data` and from `facts`."""
     data = config.data
     values = vars(data) | {"n_classes": number_of_classes(data, named_classes(data)), **facts}
-    root = {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
-    return accepted(function, values | root)
+    values |= {"root": data_set_folder(data.root)} if "root" in argument_names(function) else {}
+    values |= {"patterns": volume_patterns(data), "slice_rule": slice_rule(data)} if data.has_volumes else {}
+    return accepted(function, values)
 
 
 def _usable_split(config: Config, split: str, *, needs_labels: bool = False) -> Layout:

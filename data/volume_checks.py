@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from data.layout import Layout, Volumes
 from data.map_reader import is_source
 from data.validation_split import Subset
 from data.volume_cache import AXES, CachedVolume
-from utils.text import listed
+from utils.text import exact, listed
 
 _AIR, _SOFT_TISSUE = -500, 150  # HU; air is -1000, and soft tissue is between -150 and 150
 _MAX_RATIO = 1.5
@@ -20,16 +21,27 @@ _BEYOND_REST = 1.1  # minimum ratio of a peak to the correlation without displac
 _FAR = (1, 2, 2)  # slices, rows, columns; minimum displacement for a warning
 
 
-def describe_volumes(patients: Volumes) -> Iterator[tuple[str, str]]:
-    """Yield lines about the geometry and the values of volumes for the plan of a run, each with a heading."""
+def describe_volumes(patients: Volumes, n_axes: int, *, has_windows: bool) -> Iterator[tuple[str, str]]:
+    """Yield lines about volumes for the plan of a run, each with a heading: cache, ranges, geometry and values.
+
+    n_axes: Number of copies of each volume in the cache, one for each axis.
+    has_windows: Whether each source is scaled by its own range.
+    """
     of_kind = defaultdict[str, list[CachedVolume]](list)
     for kind, volume in (item for volumes in patients.values() for item in volumes.items()):
         of_kind[kind].append(volume)
-    size, spacing = (_span([getattr(v.geometry, n) for v in of_kind["source"]]) for n in ("size", "spacing"))
-    codes = sorted({volume.orientation for each in of_kind.values() for volume in each})
-    yield "geometry", f"{size} voxels of {spacing} mm, stored as {', '.join(codes)}"
+    sources, volumes = of_kind["source"], [volume for each in of_kind.values() for volume in each]
+    n_bytes = n_axes * sum(Path(volume.file).stat().st_size for volume in volumes)
+    yield "cache", f"{n_bytes / 2**20:,.0f} MiB of volumes in {Path(volumes[0].file).parents[1]}"
+    size, spacing = (_span([getattr(volume.geometry, name) for volume in sources]) for name in ("size", "spacing"))
+    codes = ", ".join(sorted({volume.orientation for volume in volumes}))
+    yield "geometry", f"{size} voxels of {spacing} mm, stored as {codes}"
     ends = {kind: [[value] for v in each for value in (v.lowest, v.highest)] for kind, each in of_kind.items()}
     yield "values", ", ".join(f"{kind} {_span(each)}" for kind, each in ends.items() if kind != "mask")
+    if has_windows:
+        windows = zip(*(volume.window for kind in of_kind if is_source(kind) for volume in of_kind[kind]), strict=True)
+        low, high = (f"{exact(min(values))} to {exact(max(values))}" for values in windows)
+        yield "ranges", f"of each source volume: from {low}, up to {high}"
 
 
 def _span(rows: Sequence[Sequence[float]]) -> str:

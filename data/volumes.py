@@ -1,10 +1,10 @@
 """Layouts `paired_volumes` and `unpaired_volumes`. A sample is a slice of the volumes of a patient."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Literal, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -12,147 +12,141 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.batch import DataError, LoadingError, Sample
-from data.files.volume_file import VOLUME_SUFFIXES, Geometry, is_series, volume_name
+from data.files.volume_file import VOLUME_SUFFIXES, Geometry, Volume, is_series, read_volume, volume_name
 from data.folder import Folder, LocalFolder
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
-from data.map_reader import is_source, source_kinds
-from data.paired_folders import IF_MISSING, FolderNames, check_own_folders, folder_patterns, has_own_folder, match_names
+from data.map_reader import is_source
+from data.paired_folders import IF_MISSING, check_own_folders, has_own_folder, match_names
 from data.unpaired_folders import UnpairedLayout
-from data.volume_cache import AXES, Axis, CachedVolume, VolumeFile, cached_volume, volume_folder
+from data.volume_cache import Axis, CachedVolume, VolumeFile, cached_volume, volume_folder
 from data.volume_checks import describe_volumes
-from utils.limits import OF_VOLUME
-from utils.text import counted, exact
+from utils.text import counted
 
 PATIENT = "{patient}"  # place of the patient's name in a pattern. A name can contain "/"
 _RESAMPLE = "Resample one onto the other, as with SimpleITK.Resample(source, target)."
 _NO_PAIRS = "for volumes that are not pairs set data.layout=unpaired_volumes and method.name=contrastive or cycle"
 _INSIDE = 255  # weight 1 in uint8
 
+Patterns = Mapping[str, str]
+"""Pattern of the volumes by type of map: `source_kinds`, "target" and "mask"."""
 
-@dataclass(frozen=True)
-class Patients:
-    """The volumes of a split.
 
-    files: For each patient, the volumes by type of map.
+class Patients(Layout):
+    """The patients of a split. A sample has the whole volumes of a patient.
+
+    by_name: For each patient, the volumes by type of map.
     folders: Folders of the volumes.
-    problems: Messages about patients whose volumes are not complete. These patients are not in `files`.
+    problems: Messages about patients whose volumes are not complete. These patients are not in `by_name`.
     """
 
-    files: Mapping[str, Mapping[str, VolumeFile]]
-    folders: Sequence[Folder]
-    problems: Sequence[str] = ()
+    def __init__(
+        self, by_name: Mapping[str, Mapping[str, VolumeFile]], folders: Sequence[Folder], problems: Sequence[str] = ()
+    ) -> None:
+        self.names, self.folders = list(by_name), folders
+        self.by_name, self.problems = by_name, problems
 
     @classmethod
-    def find(cls, root: Folder, split: str, patterns: Mapping[str, str]) -> Self:
-        """Return the volumes that fit the patterns, which are given by type of map. Masks of other patients may exist.
+    def find(cls, root: Folder, split: str, patterns: Patterns, *, needs_all: bool) -> Self:
+        """Return the volumes that fit the patterns. Masks of other patients may exist.
+
+        needs_all: Whether targets and masks are required. Sources are always required.
 
         Raises:
-            DataError: The data set is not on a local disk, or two volumes of a folder have the same name.
+            DataError: A pattern has no folder for the split. Or see `find_volumes`.
         """
-        folders = {kind: _folder_of(root, split, pattern) for kind, pattern in patterns.items()}
-        problems, unmatched = list[str](), list[str]()
-        found = {kind: found_volumes(root, split, each, problems, kind) for kind, each in patterns.items()}
-        names, files = match_names(found, folders, unmatched)
-        masks = tuple(f"{file}:" for file in found.get("mask", {}).values())
-        problems += [problem for problem in unmatched if not problem.startswith(masks)]
-        by_name = {name: {kind: each[number] for kind, each in files.items()} for number, name in enumerate(names)}
-        return cls(by_name, list(folders.values()), problems)
+        found, problems = dict[str, dict[str, VolumeFile]](), list[str]()
+        for kind, pattern in patterns.items():
+            if needs_all or is_source(kind):
+                check_own_folders(split, [pattern], f"data.{'mask' if kind == 'mask' else 'source'}_folder")
+            volumes = find_volumes(root, split, pattern)
+            if volumes or needs_all or is_source(kind):
+                found[kind] = volumes
+                problems += [] if volumes else [_absence(root, split, pattern) + IF_MISSING.get(kind, "")]
+        patients = cls.matched(found, needed=found.keys() - {"mask"})
+        return cls(patients.by_name, patients.folders, [*problems, *patients.problems])
+
+    @classmethod
+    def matched(cls, found: Mapping[str, Mapping[str, VolumeFile]], *, needed: Collection[str]) -> Self:
+        """Return the patients that have all types of maps.
+
+        found: Volumes by type of map and name, sources first.
+        needed: Types of maps. `problems` names their volumes without partners.
+        """
+        problems = list[str]()
+        folders = {kind: next(iter(files.values())).folder for kind, files in found.items() if files}
+        names, matching = match_names(found, folders, problems)
+        by_name = {name: {kind: each[number] for kind, each in matching.items()} for number, name in enumerate(names)}
+        named = tuple(f"{file}:" for kind in needed for file in found[kind].values())
+        return cls(by_name, list(folders.values()), [problem for problem in problems if problem.startswith(named)])
+
+    def provenance(self, index: int) -> Provenance:
+        """See Layout."""
+        return Provenance("volumes", self.by_name[self.names[index]])
+
+    def volumes(self, index: int) -> dict[str, Volume]:
+        """Read the volumes of a patient, by type of map; raise DataError if they cannot be read or do not fit."""
+        name = self.names[index]
+        volumes = {kind: read_volume(file.path) for kind, file in self.by_name[name].items()}
+        _check_geometry(name, self.by_name[name], {kind: volume.geometry for kind, volume in volumes.items()})
+        return volumes
+
+    def read(self, index: int) -> Sample:
+        """Return a sample with the first source volume, (D, H, W), and the target and mask if they exist."""
+        maps = {kind: torch.from_numpy(volume.array) for kind, volume in self.volumes(index).items()}
+        return Sample(self.names[index], source=maps["source"], target=maps.get("target"), weights=maps.get("mask"))
 
 
-def _folder_of(root: Folder, split: str, pattern: str) -> LocalFolder:
-    """Return the innermost folder that contains all volumes of a pattern."""
-    if not isinstance(root, LocalFolder):
-        raise DataError(f"{root}: volumes cannot be read from tar files. Unpack the files.")
-    fixed = _whole(split, pattern).partition(PATIENT)[0].rpartition("/")[0]
-    return root / fixed if fixed else root
+def find_volumes(root: Folder, split: str, pattern: str) -> dict[str, VolumeFile]:
+    """Return the volumes whose paths fit a pattern, by patient.
 
+    pattern: Path below `root` without the suffix of the files. A pattern without {patient} is a folder with a volume
+        per patient. A pattern without {split} is for the split train alone.
 
-def _whole(split: str, pattern: str) -> str:
-    """Return a pattern that contains {patient}. A pattern without {patient} is a folder with a volume per patient."""
-    pattern = pattern.replace("{split}", split).rstrip("/")
-    return pattern if PATIENT in pattern else f"{pattern}/{PATIENT}"
-
-
-def existing_patterns(root: Folder, split: str, patterns: Mapping[str, str]) -> dict[str, str]:
-    """Return the patterns of all sources, and the patterns of targets and masks that the split has."""
-    return {
-        kind: pattern
-        for kind, pattern in patterns.items()
-        if is_source(kind) or (has_own_folder(split, pattern) and found_volumes(root, split, pattern, []))
-    }
-
-
-def found_volumes(
-    root: Folder, split: str, pattern: str, problems: list[str], kind: str = "source"
-) -> dict[str, VolumeFile]:
-    """Return the volumes whose paths fit a pattern, by patient. Append messages about missing volumes.
-
-    Raise DataError like `Patients.find`. kind: Type of the volumes, for remedies.
+    Raises:
+        DataError: The data set is not on a local disk, or two volumes of a folder have the same name.
     """
-    folder, if_missing = _folder_of(root, split, pattern), IF_MISSING.get(kind, "")
-    if not folder.exists():
-        problems.append(f"{folder}: {folder.absence()}{if_missing}")
+    folder, rest = _place(root, split, pattern)
+    if not has_own_folder(split, pattern) or not folder.exists():
         return {}
-    below = (Path(root.path) / _whole(split, pattern)).relative_to(folder.path).as_posix()
-    first, *others = map(re.escape, below.split(PATIENT))
+    first, *others = map(re.escape, rest.split(PATIENT))
     rule = re.compile(first + "(?P<patient>.+)" + "(?P=patient)".join(others))
     names = [file.name for file in folder.files()]
     volumes = {name: volume_name(name) for name in names if name.lower().endswith(VOLUME_SUFFIXES)}
     parents = {PurePosixPath(name).parent.as_posix() for name in names if name not in volumes} - {"."}
     volumes |= {name: name for name in parents if rule.fullmatch(name) and is_series(Path(folder.path, name))}
-    found, twins = dict[str, VolumeFile](), list[str]()
+    found = dict[str, VolumeFile]()
     for name in sorted(volumes):
         if match := rule.fullmatch(volumes[name]):
             file = VolumeFile(folder, name)
             if (other := found.setdefault(match["patient"], file)) is not file:
-                twins.append(f"{file} and {other} have the same name: keep one of them")
-    if twins:
-        raise DataError(*twins)
-    if not found:
-        expected = f"{root / _whole(split, pattern)} with {', '.join(VOLUME_SUFFIXES)}, or a folder of DICOM files"
-        problems.append(f"{folder}: holds no volume of the split {split}, expected {expected}{if_missing}")
+                raise DataError(f"{file} and {other} have the same name: keep one of them")
     return found
 
 
-def volume_patterns(
-    source_folder: FolderNames, target_folder: str | None, mask_folder: str | None, direction: str
-) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the patterns of sources and masks, and the pattern of targets, by type of map."""
-    a = [pattern or "{split}_A" for pattern in folder_patterns(source_folder)]
-    b = [target_folder or "{split}_B"]
-    sources, targets = (a, b) if direction == "AtoB" else (b, a)
-    masks = {"mask": mask_folder} if mask_folder else {}
-    return {**dict(zip(source_kinds(len(sources)), sources, strict=True)), **masks}, {"target": targets[0]}
+def _place(root: Folder, split: str, pattern: str) -> tuple[LocalFolder, str]:
+    """Return the innermost folder that contains all volumes of a pattern, and the part of the pattern below it."""
+    if not isinstance(root, LocalFolder):
+        raise DataError(f"{root}: volumes cannot be read from tar files. Unpack the files.")
+    pattern = pattern.replace("{split}", split).rstrip("/")
+    pattern = pattern if PATIENT in pattern else f"{pattern}/{PATIENT}"
+    folder = pattern.partition(PATIENT)[0].rpartition("/")[0]
+    return root / folder if folder else root, pattern.removeprefix(f"{folder}/")
 
 
-def _check_own_folders(split: str, patterns: Mapping[str, str]) -> None:
-    for kind, pattern in patterns.items():
-        check_own_folders(split, [pattern], f"data.{'mask' if kind == 'mask' else 'source'}_folder")
+def _absence(root: Folder, split: str, pattern: str) -> str:
+    """Return a message about a pattern that no volume fits."""
+    folder, rest = _place(root, split, pattern)
+    if not folder.exists():
+        return f"{folder}: {folder.absence()}"
+    expected = f"{folder / rest} with {', '.join(VOLUME_SUFFIXES)}, or a folder of DICOM files"
+    return f"{folder}: holds no volume of the split {split}, expected {expected}"
 
 
-@dataclass(frozen=True)
-class _Patient:
-    """The volumes of a patient, cut along one axis."""
-
-    name: str
-    axis: Axis
-    files: Mapping[str, VolumeFile]
-    volumes: Mapping[str, CachedVolume]
-
-    @property
-    def n_slices(self) -> int:
-        return len(self.volumes["source"].is_varied)
-
-    def used_slices(self) -> list[int]:
-        """Return the slices with a voxel inside the mask. Without a mask, source and target must vary in the slice."""
-        if "mask" in self.volumes:
-            return np.flatnonzero(self.volumes["mask"].is_inside).tolist()
-        return np.flatnonzero(np.all([volume.is_varied for volume in self.volumes.values()], axis=0)).tolist()
-
-    @property
-    def sources(self) -> list[CachedVolume]:
-        """The source volumes, in the order of the source folders."""
-        return [volume for kind, volume in self.volumes.items() if is_source(kind)]
+def _check_geometry(name: str, files: Mapping[str, VolumeFile], geometries: Mapping[str, Geometry]) -> None:
+    """Raise DataError if a volume of a patient does not have the geometry of the source."""
+    for kind, geometry in geometries.items():
+        if difference := geometries["source"].difference(geometry):
+            raise DataError(f"{name}: {files['source']} and {files[kind]} have the {difference}. {_RESAMPLE}")
 
 
 @dataclass(frozen=True)
@@ -169,20 +163,6 @@ class SliceRule:
     neighbours: int = 0
     scales_sources: bool = False
     least_sides: tuple[int, int] = (0, 0)
-
-    @classmethod
-    def of(
-        cls,
-        axis: Axis | Literal["all"],
-        neighbours: int,
-        source_range: Sequence[float] | str | None,
-        preprocess: str,
-        crop_height: int,
-        crop_width: int,
-    ) -> Self:
-        """Return the rule for values of the settings."""
-        least_sides = (crop_height, crop_width) if preprocess == "crop" else (0, 0)
-        return cls(AXES if axis == "all" else (axis,), neighbours, source_range == OF_VOLUME, least_sides)
 
     def source(self, volume: CachedVolume, index: int) -> np.ndarray:
         """Return the `stack` of a slice, (2 * neighbours + 1, H, W), at least as large as `least_sides`."""
@@ -205,13 +185,21 @@ class SliceRule:
         return np.pad(slices, [(0, 0), *((n // 2, n - n // 2) for n in lacking)], constant_values=value)
 
 
+class _Slice(NamedTuple):
+    """A slice of the volumes of a patient, cut along one axis."""
+
+    patient: str
+    axis: Axis
+    volumes: Mapping[str, CachedVolume]
+    number: int
+
+
 class PairedVolumes(RegisteredLayout):
     """A layout of slices. Each patient has a source volume, and in most cases a target volume and a mask.
 
     A slice is used if any of its voxels is inside the mask. Without masks, source and target must have more than one
     value in the slice. Slices that are not used still serve as neighbours.
 
-    patients: The volumes. Types are `source_kinds`, "target" and "mask".
     folder: Folder of the cache.
 
     Raises:
@@ -226,169 +214,121 @@ class PairedVolumes(RegisteredLayout):
     )
 
     def __init__(self, patients: Patients, folder: Path, rule: SliceRule = SliceRule()) -> None:
-        self.folders, self._rule = patients.folders, rule
-        opened, problems = list[_Patient](), [*patients.problems]
-        for name, files in tqdm(patients.files.items(), "volumes", unit="patient", leave=False, disable=None):
+        self.folders, self._rule, self._files = patients.folders, rule, patients.by_name
+        opened, problems = dict[str, list[Mapping[str, CachedVolume]]](), [*patients.problems]
+        for name, files in tqdm(self._files.items(), "volumes", unit="patient", leave=False, disable=None):
             try:
-                opened += [_opened(name, files, folder, axis) for axis in rule.axes]
+                opened[name] = [_opened(name, files, folder, axis) for axis in rule.axes]
+            except LoadingError:  # no fault of the patient, such as a full disk
+                raise
             except DataError as error:
-                if isinstance(error, LoadingError):  # no fault of the patient, such as a full disk
-                    raise
                 problems += error.problems
-        self._patients = opened
-        self._source_dtype = _common_dtype(volume for patient in opened for volume in patient.sources)
-        self._target_dtype = _common_dtype(each.volumes["target"] for each in opened if "target" in each.volumes)
-        self._slices = [(patient, index) for patient in opened for index in patient.used_slices()]
+        self.patients = {name: of_axes[0] for name, of_axes in opened.items()}
+        self._dtypes = {kind: _common_dtype(kind, self.patients.values()) for kind in ("source", "target")}
+        by_axis = [(name, *each) for name, found in opened.items() for each in zip(rule.axes, found, strict=True)]
+        self._slices = [_Slice(*each, number) for each in by_axis for number in _used_slices(each[-1])]
         has_axes = len(rule.axes) > 1
-        places = (f"{patient.name}/{patient.axis}" if has_axes else patient.name for patient, _ in self._slices)
-        self.names = [f"{place}/{index:04}" for place, (_, index) in zip(places, self._slices, strict=True)]
-        if opened and not self._slices:
-            problems.append(f"{patients.folders[0]}: no slice is used, because all are constant or outside the masks")
-        self.patients = {patient.name: patient.volumes for patient in opened if patient.axis == rule.axes[0]}
-        self.notes = self._notes() if opened else []
+        places = (f"{each.patient}/{each.axis}" if has_axes else each.patient for each in self._slices)
+        self.names = [f"{place}/{each.number:04}" for place, each in zip(places, self._slices, strict=True)]
+        if opened:
+            n_all = sum(len(volumes["source"].is_varied) for *_, volumes in by_axis)
+            used = f"{len(self):,} of {n_all:,} slices of {counted(len(opened), 'patient')}"
+            lines = describe_volumes(self.patients, len(rule.axes), has_windows=rule.scales_sources)
+            self.notes = [("slices", f"{used}; the others are empty or outside the mask"), *lines]
+            if not self._slices:
+                problems.append(f"{self.folders[0]}: no slice is used, because all are constant or outside the masks")
         if problems:
-            is_unmatched = not patients.files and any("has no partner" in problem for problem in problems)
+            is_unmatched = not self._files and any("has no partner" in problem for problem in problems)
             raise PairingError(*problems, rest=self, remedy=_NO_PAIRS if is_unmatched else "")
 
     @classmethod
     def open(
-        cls,
-        split: str,
-        *,
-        root: Folder,
-        source_folder: FolderNames,
-        target_folder: str | None,
-        mask_folder: str | None,
-        direction: str,
-        axis: Axis | Literal["all"],
-        neighbours: int,
-        source_range: Sequence[float] | str | None,
-        cache: str,
-        preprocess: str,
-        crop_height: int,
-        crop_width: int,
-        needs_targets: bool,
+        cls, split: str, *, root: Folder, patterns: Patterns, slice_rule: SliceRule, cache: str, needs_targets: bool
     ) -> Layout:
         """Return a split of the data set. See RegisteredLayout."""
-        sources, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
-        patterns = sources | targets if needs_targets else existing_patterns(root, split, sources | targets)
-        _check_own_folders(split, patterns)
-        rule = SliceRule.of(axis, neighbours, source_range, preprocess, crop_height, crop_width)
-        return cls(Patients.find(root, split, patterns), volume_folder(cache), rule)
+        patients = Patients.find(root, split, patterns, needs_all=needs_targets)
+        return cls(patients, volume_folder(cache), slice_rule)
 
     @classmethod
-    def has_split(
-        cls, split: str, *, root: Folder, source_folder: FolderNames, target_folder: str | None, direction: str
-    ) -> bool:
+    def has_split(cls, split: str, *, root: Folder, patterns: Patterns) -> bool:
         """See RegisteredLayout."""
-        pattern = volume_patterns(source_folder, target_folder, None, direction)[0]["source"]
-        return has_own_folder(split, pattern) and bool(found_volumes(root, split, pattern, []))
+        return bool(find_volumes(root, split, patterns["source"]))
 
     @property
     def groups(self) -> Sequence[str]:
         """The patient of each sample."""
-        return [patient.name for patient, _ in self._slices]
-
-    def _notes(self) -> list[tuple[str, str]]:
-        n_used, n_all = len(self), sum(patient.n_slices for patient in self._patients)
-        volumes = [volume for patient in self._patients for volume in patient.volumes.values()]
-        n_bytes = sum(Path(volume.file).stat().st_size for volume in volumes)
-        of_patients = counted(len(self._patients) // len(self._rule.axes), "patient")
-        notes = [
-            ("slices", f"{n_used:,} of {n_all:,} slices of {of_patients}; the others are empty or outside the mask"),
-            ("cache", f"{n_bytes / 2**20:,.0f} MiB of volumes in {Path(volumes[0].file).parents[1]}"),
-        ]
-        if self._rule.scales_sources:
-            ends = zip(*(volume.window for patient in self._patients for volume in patient.sources), strict=True)
-            low, high = (f"{exact(min(values))} to {exact(max(values))}" for values in ends)
-            notes.append(("ranges", f"of each source volume: from {low}, up to {high}"))
-        return [*notes, *describe_volumes(self.patients)]
+        return [each.patient for each in self._slices]
 
     def provenance(self, index: int) -> Provenance:
         """See Layout."""
-        patient, number = self._slices[index]
-        return Provenance(f"slice {number} {self._rule}", patient.files)
+        patient, _, _, number = self._slices[index]
+        return Provenance(f"slice {number} {self._rule}", self._files[patient])
 
     def read(self, index: int) -> Sample:
         """See Layout. Outside the mask, weights are 0, and targets have the lowest value of their volume.
 
         Otherwise the discriminator would see what is outside the body only in real targets, such as the table of a CT.
         """
-        (patient, number), rule = self._slices[index], self._rule
-        source = np.concatenate([rule.source(volume, number) for volume in patient.sources])
+        (_, _, volumes, number), rule = self._slices[index], self._rule
+        source = np.concatenate([rule.source(volume, number) for kind, volume in volumes.items() if is_source(kind)])
         target = mask = None
-        if volume := patient.volumes.get("target"):
+        if volume := volumes.get("target"):
             target = rule.padded(volume.slices()[number][None], volume.lowest)
-            if masks := patient.volumes.get("mask"):
+            if masks := volumes.get("mask"):
                 mask = rule.padded(masks.slices()[number][None], 0)
                 target = np.where(mask > 0, target, target.dtype.type(volume.lowest))
         return Sample(
             self.names[index],
-            source=_tensor(source, np.dtype(np.float32) if rule.scales_sources else self._source_dtype),
-            target=None if target is None else _tensor(target, self._target_dtype),
+            source=_tensor(source, np.dtype(np.float32) if rule.scales_sources else self._dtypes["source"]),
+            target=None if target is None else _tensor(target, self._dtypes["target"]),
             weights=None if mask is None else _tensor(mask * np.uint8(_INSIDE), np.dtype(np.uint8)),
         )
+
+
+def _opened(name: str, files: Mapping[str, VolumeFile], folder: Path, axis: Axis) -> Mapping[str, CachedVolume]:
+    """Return the volumes of a patient; raise DataError if a volume cannot be read or does not fit the source."""
+    volumes = {k: cached_volume(file, folder, axis, is_mask=k == "mask") for k, file in files.items()}
+    _check_geometry(name, files, {kind: volume.geometry for kind, volume in volumes.items()})
+    return volumes
+
+
+def _used_slices(volumes: Mapping[str, CachedVolume]) -> list[int]:
+    """Return the slices with a voxel inside the mask. Without a mask, source and target must vary in the slice."""
+    if "mask" in volumes:
+        return np.flatnonzero(volumes["mask"].is_inside).tolist()
+    return np.flatnonzero(np.all([volume.is_varied for volume in volumes.values()], axis=0)).tolist()
+
+
+def _common_dtype(kind: str, patients: Iterable[Mapping[str, CachedVolume]]) -> np.dtype:
+    """Return a type that holds the sources or targets of all patients, so that their slices fit in one batch."""
+    dtypes = {volume.dtype for volumes in patients for name, volume in volumes.items() if name.startswith(kind)}
+    dtype = np.result_type(np.uint8, *dtypes)
+    return np.dtype(np.float32) if dtype.itemsize > 2 else dtype
 
 
 def _tensor(array: np.ndarray, dtype: np.dtype) -> Tensor:
     return torch.from_numpy(np.array(array, dtype))  # a copy, because the file is mapped into memory as read-only
 
 
-def _common_dtype(volumes: Iterable[CachedVolume]) -> np.dtype:
-    """Return the type for all values, so that slices of all patients fit in one batch: a type of files, or float32."""
-    dtype = np.result_type(np.uint8, *{volume.dtype for volume in volumes})
-    return np.dtype(np.float32) if dtype.itemsize > 2 else dtype
-
-
-def _opened(name: str, files: Mapping[str, VolumeFile], folder: Path, axis: Axis) -> _Patient:
-    """Return the volumes of a patient; raise DataError if a volume cannot be read or does not fit the source."""
-    volumes = {k: cached_volume(file, folder, axis, is_mask=k == "mask") for k, file in files.items()}
-    check_geometry(name, files, {kind: volume.geometry for kind, volume in volumes.items()})
-    return _Patient(name, axis, files, volumes)
-
-
-def check_geometry(name: str, files: Mapping[str, VolumeFile], geometries: Mapping[str, Geometry]) -> None:
-    """Raise DataError if a volume of a patient does not have the geometry of the source."""
-    for kind, geometry in geometries.items():
-        if difference := geometries["source"].difference(geometry):
-            raise DataError(f"{name}: {files['source']} and {files[kind]} have the {difference}. {_RESAMPLE}")
-
-
 class UnpairedVolumes(UnpairedLayout):
     """A layout of slices of two domains, without pairs. Masks decide which slices are used."""
 
     has_volumes = True
-    file_maps = frozenset({"source", "target", "mask"})
+    file_maps = PairedVolumes.file_maps
     unsupported = (*PairedVolumes.unsupported, "data.neighbours", "loss.outside_mask")
     has_split = PairedVolumes.has_split
 
     @classmethod
     def open(
-        cls,
-        split: str,
-        *,
-        root: Folder,
-        source_folder: FolderNames,
-        target_folder: str | None,
-        mask_folder: str | None,
-        direction: str,
-        axis: Axis | Literal["all"],
-        source_range: Sequence[float] | str | None,
-        cache: str,
-        preprocess: str,
-        crop_height: int,
-        crop_width: int,
-        needs_targets: bool,
+        cls, split: str, *, root: Folder, patterns: Patterns, slice_rule: SliceRule, cache: str, needs_targets: bool
     ) -> Layout:
         """Return a split of the data set, or only its sources if targets are not needed. See RegisteredLayout."""
-        patterns, targets = volume_patterns(source_folder, target_folder, mask_folder, direction)
-        patterns = patterns if needs_targets else existing_patterns(root, split, patterns)
-        of_targets = patterns | {"source": targets["target"]}
+        of_source = {kind: pattern for kind, pattern in patterns.items() if kind != "target"}
+        of_target = {kind.replace("target", "source"): patterns[kind] for kind in patterns if not is_source(kind)}
+        rules = (slice_rule, replace(slice_rule, scales_sources=False))
         sides, problems = list[Layout](), list[str]()
-        for of_side, own_range in [(patterns, source_range), (of_targets, None)][: 1 + needs_targets]:
-            _check_own_folders(split, of_side)
-            rule = SliceRule.of(axis, 0, own_range, preprocess, crop_height, crop_width)
-            patients = Patients.find(root, split, of_side)
+        for of_side, rule in list(zip((of_source, of_target), rules, strict=True))[: 1 + needs_targets]:
+            patients = Patients.find(root, split, of_side, needs_all=needs_targets)
             try:
                 sides.append(PairedVolumes(patients, volume_folder(cache), rule))
             except PairingError as error:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 from tqdm import tqdm
 
 from configs import build
+from configs.data_facts import slice_rule
 from configs.splits import translated_split
 from data.batch import Batch, DataError, Sample
 from data.files.image_files import write_png
@@ -20,7 +20,7 @@ from data.folder import File
 from data.map_reader import is_source
 from data.preprocessing import Preprocessing
 from data.volume_cache import AXES, Axis, value_window
-from data.volumes import SliceRule
+from data.volumes import Patients, SliceRule
 from inference.load import LoadedGenerator
 from inference.output_folder import INDEX, METRICS, ImageStore, OutputFolder, default_output, gallery_image, origin
 from inference.outputs import write_report
@@ -28,7 +28,7 @@ from inference.predictor import Predictor
 from inference.reading import collected, fitted
 from inference.request import Request
 from inference.requested_predictor import requested_predictor
-from inference.volume_inputs import WholeVolumes, volumes_of_input, volumes_of_split
+from inference.volume_inputs import volumes_of_input, volumes_of_split
 from inference.volume_pictures import pictures
 from metrics.volume_metrics import Figures, summary, volume_figures
 from utils.distributed import World
@@ -65,14 +65,14 @@ class VolumeTranslator:
     def of(cls, loaded: LoadedGenerator, predictor: Predictor, request: Request) -> Self:
         """Return the translator of a request."""
         data, (low, high) = loaded.config.data, loaded.data_facts.bounds("target")
-        trained: Axis = "axial" if data.axis == "all" else data.axis
+        rule = replace(slice_rule(data), least_sides=(0, 0))
         return cls(
             predictor=replace(predictor, target_dtype=torch.float32),
             preprocessing=build.build_preprocessing(loaded.config),
-            rule=SliceRule.of(trained, data.neighbours, data.source_range, "none", 0, 0),
+            rule=rule,
             bounds=(low, high),
             dtype=np.dtype(str(loaded.data_facts.target_dtype).removeprefix("torch.")),
-            axes=AXES if request.average_axes else (trained,),
+            axes=AXES if request.average_axes else rule.axes[:1],
             batch_size=request.batch_size or (1 if request.noise else _BATCH),
         )
 
@@ -154,21 +154,21 @@ def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -
     request = replace(request, size="own")
     split = None if request.input else request.split or translated_split(loaded.config)
     patients = volumes_of_split(loaded, split) if split else volumes_of_input(loaded, request)
-    layout, files = WholeVolumes(patients), loaded.config.data.target_files
+    files = loaded.config.data.target_files
     store = VolumeStore(suffix="." + files.partition(".")[2] if files else "")
     output = request.output or default_output(loaded, request)
-    folder = OutputFolder(output, layout, store, has_spread=request.spread)
+    folder = OutputFolder(output, patients, store, has_spread=request.spread)
     folder.prepare(request.existing)
     with folder.locked() if world.is_main else nullcontext():
         predictor = requested_predictor(loaded, request, world.device, folder.path, None)
         made_by: dict[str, Any] = {}
         with world.main_first():
             if world.is_main:
-                made_by = origin(loaded, predictor, request, split, [str(each) for each in layout.folders])
+                made_by = origin(loaded, predictor, request, split, [str(each) for each in patients.folders])
                 folder.record(made_by, request.existing)
-        results = _Results(folder, layout, VolumeTranslator.of(loaded, predictor, request), request)
+        results = _Results(folder, patients, VolumeTranslator.of(loaded, predictor, request), request)
         problems, hidden = [*patients.problems] if world.is_main else [], None if world.is_main else True
-        own = range(world.rank, len(layout), world.size)
+        own = range(world.rank, len(patients), world.size)
         for index in tqdm(own, unit="volume", disable=hidden, dynamic_ncols=True):
             with collected(problems):
                 results.add(index)
@@ -182,7 +182,7 @@ class _Results:
     """Translates and measures the volumes of one process. At the end, the main process reports all volumes."""
 
     folder: OutputFolder
-    layout: WholeVolumes
+    patients: Patients
     translator: VolumeTranslator
     request: Request
     figures: dict[str, Figures] = field(default_factory=dict)
@@ -191,8 +191,9 @@ class _Results:
 
     def add(self, index: int) -> None:
         """Translate and measure a patient; raise DataError if a volume cannot be read."""
-        name, files, volumes = self.layout.names[index], self.layout.provenance(index).files, self.layout.volumes(index)
-        path, source, bounds = self.folder.image(name), volumes["source"], self.translator.bounds
+        name, volumes = self.patients.names[index], self.patients.volumes(index)
+        path, stored = self.folder.image(name), self.patients.by_name[name]["source"].path
+        source, bounds = volumes["source"], self.translator.bounds
         target, mask = (volumes[kind].array if kind in volumes else None for kind in ("target", "mask"))
         spacing = source.geometry.spacing
         if self.request.average_axes and max(spacing) > _MOST_RATIO * min(spacing):
@@ -211,9 +212,9 @@ class _Results:
         for kind, file in images.items():
             write_png(self.folder.path / file, shown[kind])
         if not is_kept:
-            write_volume(path, fake, Path(str(files["source"])))
+            write_volume(path, fake, stored)
         if spread is not None:
-            write_volume(self.folder.spread(name), spread, Path(str(files["source"])))
+            write_volume(self.folder.spread(name), spread, stored)
         figures = {} if target is None else volume_figures(target, fake, mask, bounds)
         if figures:
             self.figures[name] = figures

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from data.drawn_volumes import draw_patient
 from data.folder import LocalFolder
 from data.layout import Layout
+from data.volume_cache import AXES, Axis
 from data.volume_checks import describe_volumes, displaced_targets, middle_slices, volume_displacement, volume_warnings
 from data.volumes import PairedVolumes, Patients, SliceRule, UnpairedVolumes
 from tests.volumes import save_volume
@@ -26,14 +28,17 @@ def patient(seed: int) -> Volumes:
     return {"A": random.integers(0, 500, mask.shape).astype(np.int16), "B": ct, "mask": mask}
 
 
-def opened(root: Path, patients: dict[str, Volumes], spacing: float = 2.0, axis: str = "axial") -> PairedVolumes:
+def opened(
+    root: Path, patients: dict[str, Volumes], spacing: float = 2.0, axis: Axis | Literal["all"] = "axial"
+) -> PairedVolumes:
     """Write patients, and open them as a split."""
     for name, volumes in patients.items():
         for folder, array in volumes.items():
             save_volume(root / folder / f"{name}.nii", array, (1, 1.5, spacing))
     patterns = {"source": "A", "target": "B", "mask": "mask"}
-    axes = {"all": ("axial", "coronal", "sagittal")}.get(axis, (axis,))
-    return PairedVolumes(Patients.find(LocalFolder(root), "train", patterns), root / "cache", SliceRule(axes))  # type: ignore[arg-type]
+    rule = SliceRule(AXES if axis == "all" else (axis,))
+    found = Patients.find(LocalFolder(root), "train", patterns, needs_all=True)
+    return PairedVolumes(found, root / "cache", rule)
 
 
 def warnings(axis: str = "axial", target_range: object = HU, **splits: Layout) -> list[str]:
@@ -43,7 +48,7 @@ def warnings(axis: str = "axial", target_range: object = HU, **splits: Layout) -
 def test_good_volumes_have_no_warning_and_are_described(tmp_path: Path) -> None:
     train = opened(tmp_path / "train", {"p1": patient(1), "p2": patient(2)})
     assert not warnings(train=train, val=opened(tmp_path / "val", {"p3": patient(3)}))
-    (_, geometry), (_, values) = describe_volumes(train.patients)
+    _, (_, geometry), (_, values) = describe_volumes(train.patients, 1, has_windows=False)
     assert geometry == "10x12x8 voxels of 1x1.5x2 mm, stored as LPS"
     assert values == "source 0 to 499, target -1000 to 79"
     assert {("geometry", geometry), ("values", values)} <= set(train.notes)
@@ -121,7 +126,7 @@ def test_patients_in_two_splits_are_found_by_name_and_by_content(tmp_path: Path)
     [("axial", 3.1, True), ("axial", 2.9, False), ("coronal", 9.0, False), ("all", 2.0, True)],
 )
 def test_the_distance_of_slices_is_compared_between_patients(
-    tmp_path: Path, axis: str, spacing: float, has_warning: bool
+    tmp_path: Path, axis: Axis, spacing: float, has_warning: bool
 ) -> None:
     train = opened(tmp_path / "train", {"p1": patient(1)}, axis=axis)
     val = opened(tmp_path / "val", {"p2": patient(2)}, spacing, axis=axis)

@@ -57,7 +57,7 @@ def skipping(configured: Configured) -> Callable[..., Splits]:
 
 
 def assert_stack(slices: np.ndarray, axis: str, neighbours: int, index: int, expected: Tensor) -> None:
-    rule = SliceRule.of("axial", neighbours, None, "none", 0, 0)
+    rule = SliceRule(neighbours=neighbours)
     along = np.moveaxis(slices, ["axial", "coronal", "sagittal"].index(axis), 0)
     assert torch.equal(torch.from_numpy(rule.stack(along, index, (0, 1))), expected)
 

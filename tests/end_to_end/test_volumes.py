@@ -175,7 +175,7 @@ def translator_of(weights: Tensor, **fields: Any) -> VolumeTranslator:
         return (batch.source * weights.view(-1, 1, 1)).sum(dim=1, keepdim=True)
 
     predictor: Any = SimpleNamespace(translate=translate_batch, has_spread=False)
-    rule = SliceRule.of("axial", len(weights) // 2, None, "none", 0, 0)
+    rule = SliceRule(neighbours=len(weights) // 2)
     usual: dict[str, Any] = {"bounds": (-1e9, 1e9), "dtype": np.dtype(np.float32), "axes": AXES[:1], "batch_size": 2}
     usual["preprocessing"] = replace(CROPS, size_multiple=4, min_size=4)
     return VolumeTranslator(predictor=predictor, rule=rule, **usual | fields)

@@ -14,8 +14,7 @@ from data.batch import DataError
 from data.files.volume_file import VOLUME_SUFFIXES
 from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, data_set_folder
 from data.layout import PairingError
-from data.paired_folders import has_own_folder
-from data.volumes import PATIENT, found_volumes
+from data.volumes import PATIENT, find_volumes
 from utils.errors import ConfigError
 from utils.log import logger
 
@@ -79,7 +78,7 @@ def volumes_in(place: Path, overrides: Sequence[str]) -> tuple[Config, dict[str,
     files = [file.name.lower() for file in folder.files()]
     if 2 * sum(name.endswith(_OF_VOLUMES) or "." not in PurePosixPath(name).name for name in files) <= len(files):
         return None
-    places = [PurePosixPath(_SPLIT.sub("{split}", name)) for name in found_volumes(folder, "train", PATIENT, [])]
+    places = [PurePosixPath(_SPLIT.sub("{split}", name)) for name in find_volumes(folder, "train", PATIENT)]
     names, folders = {place.name for place in places}, {str(place.parent) for place in places}
     is_by_patient = "ct" in names or ("ct" not in folders and len(names) <= len(folders))
     if is_by_patient and not folders & {"{split}_A", "{split}A"}:
@@ -91,7 +90,7 @@ def volumes_in(place: Path, overrides: Sequence[str]) -> tuple[Config, dict[str,
         raise DataError(f"{folder}: {_TWO_KINDS}")
     data = _MR_TO_CT | {"root": str(place), "source_folder": images[0], "target_folder": images[-1]}
     data |= {"mask_folder": masks[0]} if masks else {}
-    splits = [name for name in SPLITS if has_own_folder(name, images[0]) and found_volumes(folder, name, images[0], [])]
+    splits = [name for name in SPLITS if find_volumes(folder, name, images[0])]
     config = _settings(data, splits, overrides)
     if config.data.layout == "paired_volumes":
         found = " ".join(f"data.{key}={value}" for key, value in data.items() if key.endswith("_folder"))
