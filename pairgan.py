@@ -30,7 +30,7 @@ MAX_SIDE = 1024  # upper limit of a model's size_multiple and min_size
 HIDDEN = re.compile(  # names that begin with a dot, and folders that operating systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
-OWN_CLASSES = {"synthetic_facades": 12}  # number of classes of layouts without such a setting
+OWN_CLASSES = {"synthetic_facades": 12}  # number of classes, for layouts without this setting
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, Any] = {"ids": np.integer, BYTES: np.uint8, FLOATS: np.floating, VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last metadata entry, which holds the digest of all bytes before it
@@ -110,7 +110,7 @@ class Model:
         return [Image.fromarray(image.transpose(1, 2, 0)) for image in images] if is_rgb else images
 
     def _translated(self, samples: list[Maps]) -> list[np.ndarray]:
-        """Translate samples, (H, W, C) each. Pad their sides by repeated reflection, equally on opposite sides."""
+        """Translate samples, (H, W, C) each. Pad them by repeated reflection, equally on opposite sides."""
         scale, multiple = self.settings.get("generator", {}).get("scale", 1), self.size_multiple
         unit, groups = max(1, round(1 / scale)), dict[tuple[int, ...], list[tuple[int, Maps, Any]]]()
         for index, sample in enumerate(samples):
@@ -172,14 +172,14 @@ class Model:
                 pixels = np.asarray(Image.fromarray(pixels).resize((width, height), Image.Resampling.NEAREST))
             if (own := pixels.shape[:2]) != (height, width):
                 raise ImageError(f"{name}: is {own[1]}x{own[0]}, not {width}x{height} like its image. Resize it.")
-            if kind == "instances" and (pixels.astype(dtype) != pixels).any():  # too large: renumber
+            if kind == "instances" and (pixels.astype(dtype) != pixels).any():  # renumber ids that are too large
                 pixels = np.unique(pixels, return_inverse=True)[1]
             sample[kind] = pixels.astype(dtype).reshape(height, width, n_channels)
         return sample
 
 
 def load(path: str | Path, device: str = "auto") -> Model:
-    """Load a generator from a .onnx file of tools.export. The file includes the input encoding and holds no code.
+    """Load a generator from a .onnx file of tools.export. The file describes how to encode inputs. It holds no code.
 
     device: cpu, cuda, or auto for a GPU if possible. Raises ModelError if file, onnxruntime or device cannot be used.
     """
