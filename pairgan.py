@@ -26,7 +26,6 @@ Others = Iterable[Map] | None
 Maps = dict[str, np.ndarray]
 IMAGE_FORMATS = ("PNG", "JPEG", "PPM", "BMP", "TIFF", "WEBP")
 MAX_PIXELS = 89_478_485  # Pillow's limit, because a tiny file can expand to more than the memory
-MAX_SIDE = 1024  # upper limit of a model's size_multiple and min_size
 HIDDEN = re.compile(  # names that begin with a dot, and folders that operating systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
@@ -103,11 +102,10 @@ class Model:
             raise ImageError(f"given: {', '.join(lists)}. Give the maps of {self.path.name}: {', '.join(self.inputs)}.")
         if {len(maps) for maps in lists.values()} != {n := len(lists["source"])}:
             raise ImageError(f"given: {', '.join(f'{len(lists[k])} {k}' for k in lists)}. Give one of each per image.")
-        if self.settings["data"]["layout"].endswith("_volumes"):
-            return [self._volume(given) for given in lists["source"]]
-        samples = [self._sample({k: lists[k][i] for k in lists}, f" {i}" if n > 1 else "") for i in range(n)]
-        is_rgb, images = self.output == ("uint8", 3), self._translated(samples)
-        return [Image.fromarray(image.transpose(1, 2, 0)) for image in images] if is_rgb else images
+        if (data := self.settings["data"])["layout"].endswith("_volumes"):
+            return [self._volume(data, x if isinstance(x, list | tuple) else [x]) for x in lists["source"]]
+        images = self._translated([self._sample({k: lists[k][i] for k in lists}, f" {i}" * (n > 1)) for i in range(n)])
+        return [Image.fromarray(x.transpose(1, 2, 0)) for x in images] if self.output == ("uint8", 3) else images
 
     def _translated(self, samples: list[Maps]) -> list[np.ndarray]:
         """Translate samples, (H, W, C) each. Pad them by repeated reflection, equally on opposite sides."""
@@ -131,20 +129,22 @@ class Model:
                 results[index] = np.ascontiguousarray(pixels[:, *cut])
         return [results[index] for index in range(len(samples))]
 
-    def _volume(self, given: Any) -> np.ndarray:
-        data, volumes = self.settings["data"], given if isinstance(given, list | tuple) else [given]
-        volumes = [x if isinstance(x, np.ndarray) else _read(x, f"{x}", VALUES, 1) for x in volumes]
+    def _volume(self, data: Mapping[str, Any], given: Iterable[Any]) -> np.ndarray:
+        volumes = [x if isinstance(x, np.ndarray) else _read(x, f"{x}", VALUES, 1) for x in given]
         reach = np.arange(-data["neighbours"], data["neighbours"] + 1)
         n, shapes = self.inputs["source"][1] // len(reach), [x.shape for x in volumes]
         is_fit = len({*shapes}) == 1 and all(x.dtype.kind in "iuf" and x.size and np.isfinite(x).all() for x in volumes)
         if not is_fit or len(shapes) != n or len(shapes[0]) != 3:
             raise ImageError(f"source: has the shapes {shapes}, expected {n} (D, H, W) of finite values. Give arrays.")
-        scaled = np.stack([_scaled(x) if data["source_range"] == "volume" else x.astype(np.float32) for x in volumes])
+        crop = (data["crop_height"], data["crop_width"]) if data["preprocess"] == "crop" else (0, 0)
+        more = [max(0, side - n) for side, n in zip(crop, shapes[0][1:], strict=True)]  # pads as in training
+        padded = [np.pad(x, [(0, 0), *((m // 2, m - m // 2) for m in more)], constant_values=x.min()) for x in volumes]
+        scaled = np.stack([_scaled(x) if data["source_range"] == "volume" else x.astype(np.float32) for x in padded])
         places, slices = np.arange(shapes[0][0])[:, None] + reach, list[np.ndarray]()
         for part in np.split(places.clip(0, len(places) - 1), range(8, len(places), 8)):  # 8 slices at a time
             slices += self._translated([{"source": np.concatenate(scaled[:, at]).transpose(1, 2, 0)} for at in part])
-        result = np.concatenate(slices)
-        return np.clip(result, *data["target_range"], out=result, casting="unsafe")
+        cut = [slice(m // 2, m // 2 + n) for m, n in zip(more, shapes[0][1:], strict=True)]
+        return np.concatenate(slices)[:, *cut].clip(*data["target_range"]).astype(self.output[0])
 
     def __reduce__(self) -> tuple[Any, ...]:
         return load, (self.path.absolute(), self.device)
@@ -215,15 +215,15 @@ def _load_onnx(file: Path, device: str) -> Model:
     output = inputs.pop("translated")
     if inputs["source"][0] == "float32" and found[-1] != "3":
         raise ModelError(f"{file}: was exported with --conditioning outside. Export it without this option.")
-    settings, step = json.loads(facts["config"]), json.loads(facts["step"])
+    settings, multiple, least = json.loads(facts["config"]), int(facts["size_multiple"]), int(facts["min_size"])
     data, scale = settings["data"], settings.get("generator", {}).get("scale", 1)
-    multiple, least = int(facts["size_multiple"]), int(facts["min_size"])
-    if not (1 <= multiple <= MAX_SIDE and 1 <= least <= MAX_SIDE and 0.25 <= scale <= 4):
+    if not (1 <= multiple <= 1024 and 1 <= least <= 1024 and 0.25 <= scale <= 4):
         raise ModelError(f"{file}: invalid size_multiple {multiple}, min_size {least}, scale {scale}. Export it again.")
     n_classes = OWN_CLASSES.get(data["layout"], data["n_classes"] or len({*data.get("label_colors", ())} - {"ignored"}))
+    card = Card(json.loads(facts.get("card", "{}")))
+    of_file = (multiple, least, json.loads(facts["step"]), facts.get("direction", "AtoB"), settings, card)
     run = lambda maps: np.asarray(session.run(["translated"], maps)[0])  # noqa: E731
-    of_file = (step, facts.get("direction", "AtoB"), settings, Card(json.loads(facts.get("card", "{}"))))
-    return Model(file, place, inputs, output, int(n_classes), data["ignore_id"], multiple, least, *of_file, run)
+    return Model(file, place, inputs, output, int(n_classes), data["ignore_id"], *of_file, run)
 
 
 def _scaled(volume: np.ndarray) -> np.ndarray:

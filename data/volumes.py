@@ -164,10 +164,12 @@ class SliceRule:
     scales_sources: bool = False
     least_sides: tuple[int, int] = (0, 0)
 
-    def source(self, volume: CachedVolume, index: int) -> np.ndarray:
-        """Return the `stack` of a slice, (2 * neighbours + 1, H, W), at least as large as `least_sides`."""
-        lowest = 0 if self.scales_sources else volume.lowest
-        return self.padded(self.stack(volume.slices(), index, volume.window), lowest)
+    def source(self, slices: np.ndarray, index: int, window: tuple[float, float], lowest: float) -> np.ndarray:
+        """Return the `stack` of a slice, (2 * neighbours + 1, H, W), at least as large as `least_sides`.
+
+        lowest: Lowest value of the volume.
+        """
+        return self.padded(self.stack(slices, index, window), 0 if self.scales_sources else lowest)
 
     def stack(self, slices: np.ndarray, index: int, window: tuple[float, float]) -> np.ndarray:
         """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W). If sources are scaled, float32.
@@ -181,8 +183,12 @@ class SliceRule:
 
     def padded(self, slices: np.ndarray, value: float) -> np.ndarray:
         """Return (C, H, W) slices that are at least as large as `least_sides`."""
-        lacking = [max(0, least - side) for least, side in zip(self.least_sides, slices.shape[1:], strict=True)]
-        return np.pad(slices, [(0, 0), *((n // 2, n - n // 2) for n in lacking)], constant_values=value)
+        return np.pad(slices, [(0, 0), *self.margins(slices.shape[1:])], constant_values=value)
+
+    def margins(self, sides: Sequence[int]) -> list[tuple[int, int]]:
+        """Return how many rows, and how many columns, `padded` adds before and after a slice of this size."""
+        lacking = [max(0, least - side) for least, side in zip(self.least_sides, sides, strict=True)]
+        return [(number // 2, number - number // 2) for number in lacking]
 
 
 class _Slice(NamedTuple):
@@ -270,7 +276,8 @@ class PairedVolumes(RegisteredLayout):
         Otherwise the discriminator would see what is outside the body only in real targets, such as the table of a CT.
         """
         (_, _, volumes, number), rule = self._slices[index], self._rule
-        source = np.concatenate([rule.source(volume, number) for kind, volume in volumes.items() if is_source(kind)])
+        sources = [volume for kind, volume in volumes.items() if is_source(kind)]
+        source = np.concatenate([rule.source(each.slices(), number, each.window, each.lowest) for each in sources])
         target = mask = None
         if volume := volumes.get("target"):
             target = rule.padded(volume.slices()[number][None], volume.lowest)

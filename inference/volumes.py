@@ -25,7 +25,7 @@ from inference.load import LoadedGenerator
 from inference.output_folder import INDEX, METRICS, ImageStore, OutputFolder, default_output, gallery_image, origin
 from inference.outputs import write_report
 from inference.predictor import Predictor
-from inference.reading import collected, fitted
+from inference.reading import PaddedSample, collected, fitted
 from inference.request import Request
 from inference.requested_predictor import requested_predictor
 from inference.volume_inputs import volumes_of_input, volumes_of_split
@@ -36,6 +36,7 @@ from utils.gallery import Row, write_gallery
 from utils.log import logger
 from utils.text import counted, exact
 
+_Scale = tuple[tuple[float, float], float]  # window and lowest value of a source volume
 _BATCH = 8  # slices
 _MOST_RATIO = 1.5  # largest ratio of the sides of a voxel for --average-axes
 _REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels", "size")
@@ -65,7 +66,7 @@ class VolumeTranslator:
     def of(cls, loaded: LoadedGenerator, predictor: Predictor, request: Request) -> Self:
         """Return the translator of a request."""
         data, (low, high) = loaded.config.data, loaded.data_facts.bounds("target")
-        rule = replace(slice_rule(data), least_sides=(0, 0))
+        rule = slice_rule(data)
         return cls(
             predictor=replace(predictor, target_dtype=torch.float32),
             preprocessing=build.build_preprocessing(loaded.config),
@@ -83,13 +84,14 @@ class VolumeTranslator:
         the translations of several checkpoints, float32 in units of the targets. It is None without `has_spread`.
         """
         shape, n_axes = sources[0].shape, len(self.axes)
-        windows = [value_window(source) if self.rule.scales_sources else (0.0, 1.0) for source in sources]
+        has_windows = self.rule.scales_sources
+        scales = [(value_window(each) if has_windows else (0.0, 1.0), float(each.min())) for each in sources]
         result = np.empty(shape, self.dtype)
         total = np.zeros(shape, np.float32) if n_axes > 1 else None
         spread = np.zeros(shape, np.float32) if self.predictor.has_spread else None
         for number in map(AXES.index, self.axes):
             slices = [np.moveaxis(source, number, 0) for source in sources]
-            for first, fakes in self._batches(slices, windows):
+            for first, fakes in self._batches(slices, scales):
                 part = slice(first, first + len(fakes))
                 if total is None:
                     np.moveaxis(result, number, 0)[part] = self._final(fakes[:, 0])
@@ -105,21 +107,22 @@ class VolumeTranslator:
         values = values.clip(*self.bounds)
         return values if self.dtype.kind == "f" else np.rint(values)
 
-    def _batches(
-        self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]]
-    ) -> Iterator[tuple[int, np.ndarray]]:
+    def _batches(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale]) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the first index of each batch, and its translations (and spreads), (N, C, H, W) float32."""
-        n_slices = len(slices[0])
+        n_slices, height, width = slices[0].shape
+        (top, _), (left, _) = self.rule.margins((height, width))
         for first in range(0, n_slices, self.batch_size):
             indices = range(first, min(first + self.batch_size, n_slices))
-            fits = [self._fitted(slices, windows, index) for index in indices]
+            fits = [self._fitted(slices, scales, index) for index in indices]
             fakes = self.predictor.translate(Batch.of([fit.padded for fit in fits]))
-            yield first, torch.stack([fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]).numpy()
+            images = torch.stack([fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]).numpy()
+            yield first, images[..., top : top + height, left : left + width]
 
-    def _fitted(self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]], index: int) -> Any:
-        stacks = [self.rule.stack(each, index, window) for each, window in zip(slices, windows, strict=True)]
-        source = torch.from_numpy(np.concatenate(stacks).astype(np.float32))
-        return fitted(Sample("slice", source=source), self.preprocessing, keeps_size=True, source_is_ids=False)
+    def _fitted(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale], index: int) -> PaddedSample:
+        """Return a slice, padded as in training. Without this padding, instance norm would see other statistics."""
+        sources = [self.rule.source(each, index, *scale) for each, scale in zip(slices, scales, strict=True)]
+        sample = Sample("slice", source=torch.from_numpy(np.concatenate(sources).astype(np.float32)))
+        return fitted(sample, self.preprocessing, keeps_size=True, source_is_ids=False)
 
 
 @dataclass(frozen=True)

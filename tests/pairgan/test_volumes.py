@@ -48,8 +48,11 @@ def test_each_volume_has_its_own_range(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "axis"),
-    [(["data.neighbours=2"], 0), ([*TWO, "data.source_range=[-1000,2000]", "data.axis=coronal"], 1)],
-    ids=["5 slices, own range", "two sources, coronal"],
+    [
+        (["data.neighbours=2", "data.preprocess=crop", "data.crop_height=12", "data.crop_width=12"], 0),
+        ([*TWO, "data.source_range=[-1000,2000]", "data.axis=coronal"], 1),
+    ],
+    ids=["5 slices, own range, padded to the crop", "two sources, coronal"],
 )
 def test_volumes_are_translated_as_by_test_py(tmp_path: Path, settings: list[str], axis: int) -> None:
     SimpleITK = pytest.importorskip("SimpleITK")  # noqa: N806 - the name of the package
