@@ -181,7 +181,7 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
 
 
 def _ranges_of_slices(layout: Layout) -> Iterator[tuple[str, list[float]]]:
-    """Yield the name of each range setting, and the lowest and the highest value of a few slices."""
+    """Yield (name, [lowest value, highest value]) for each range setting. Measure a few slices."""
     sides = {"source_range": (layout.sides[0], "source"), "target_range": (layout.sides[-1], "source")}
     if len(layout.sides) == 1:
         sides["target_range"] = (layout, "target")

@@ -70,7 +70,7 @@ class InstanceNorm(nn.InstanceNorm2d):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise each channel of each image of x, (N, C, H, W); H W is at least 2."""
-        # exporters (on a CPU) and compilers recognize torch's layer. For a single pixel, torch's layer raises an error
+        # exporters (on a CPU) and compilers need torch's layer, which also raises an error for a single pixel
         use_torch = not self.training and (x.device.type == "cpu" or torch.compiler.is_compiling())
         if use_torch or x.shape[2:].numel() == 1:
             return super().forward(x)

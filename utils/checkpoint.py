@@ -303,7 +303,7 @@ def _training_fault(state: Mapping[str, Any]) -> str | None:
 
 
 def _fits(value: Any, schema: Any) -> bool:
-    """Return whether a value fits a schema: a type, predicate, [item schema], {key: schema}, or {str: value schema}."""
+    """Return whether `value` fits `schema`. Examples: float, _is_count, [float] (a list), {"step": int}, {str: int}."""
     if isinstance(schema, type):
         return isinstance(value, schema)
     if isinstance(schema, list):

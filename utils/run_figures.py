@@ -12,7 +12,7 @@ HIGHER_IS_BETTER = (
     *("psnr", "psnr_weighted", "psnr_shifted", "ssim", "ssim_weighted", "ssim_shifted", "ms_ssim"),
     *("pixel_accuracy", "mean_iou"),
 )
-"""Copied from the registry of metrics, which imports torch. Other metrics, except sharpness, are better if lower."""
+"""Metrics that are better if higher. The list is a copy, because the registry of metrics imports torch."""
 
 
 class Point(NamedTuple):

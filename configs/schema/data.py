@@ -140,8 +140,8 @@ class DataConfig(Section, prefix="data."):
     decoded again if its bytes change. Half of the shared memory, or a tenth of the disk, stays free. train.py prints
     the space needed. To empty the cache, delete its subfolder samples. Volumes: none and memory mean disk."""
     on_bad_sample: Literal["error", "skip"] = "error"
-    """Action for a training or validation sample that cannot be used. error: end the run. skip: log the sample once and
-    use another, or leave out the patient. The run still ends if more than 10 samples and more than 1 % are bad."""
+    """Action for a training or validation sample that cannot be used. error: end the run. skip: log it once and use
+    another (volumes: leave out the patient). The run still ends if more than 10 samples and more than 1 % are bad."""
     timeout_s: float = number(600.0)
     """Time limit for loading a batch, in seconds. If a loader process needs longer, the run ends. 0: no limit. Under
     torchrun, processes wait up to three times as long for each other, so validation and saving must take less than

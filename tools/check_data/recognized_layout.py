@@ -69,7 +69,7 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
 
 
 def volumes_in(place: Path, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]] | None:
-    """Return what `data_set_in` returns for a folder that holds mainly volumes, and None for other folders.
+    """Recognize a folder of volumes. Return the same as `data_set_in`, or None if most files are not volumes.
 
     Raises:
         DataError: Sources and targets are not recognized.
