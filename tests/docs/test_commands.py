@@ -107,7 +107,7 @@ OASIS_WEIGHTS = [f"checkpoints/oasis_{name}_pretrained/models" for name in ("ade
 PAGES = {command: document.name for document in reversed(DOCUMENTS) for command in commands(document)}  # the first
 FOR_TEST_ALL = "|".join([  # processes that import torch, and what takes seconds where another command does the same
     r"torchrun|data\.load_width=256|lpips,(fid,)?kid|check_data (SMALL_AND_LARGE|DRAWN)",
-    "runs/(larger|heights|streets|mine) --format onnx|runs/(larger|heights|streets|styled) --(input|style)",
+    "runs/mine --format onnx|runs/(larger|heights|streets|styled)( |$)",
     "runs/(spade_ade20k|oasis_cityscapes) --format original|run.name=tuned .*ade20k_pretrained",
     r"ade20k_pretrained/models|run\.name=(oasis|tuned_oasis)|configs/spade_(coco|cityscapes)",
 ])  # fmt: skip

@@ -53,7 +53,7 @@ def test_a_run_with_a_cache_equals_one_without(tiny_config: Path, label_data_set
     arguments = settings(label_data_set, "train.max_steps=4")
     run(tiny_config, *arguments, "run.name=plain")
     for place, n_kept in (("memory", 0), (tmp_path / "cache", 3)):
-        run(tiny_config, *arguments, f"data.cache={place}", "data.workers=2", "--resume", "never")
+        run(tiny_config, *arguments, f"data.cache={place}", f"data.workers={int(n_kept == 0)}", "--resume", "never")
         assert_same_state(tiny_config, 4, "plain")
         assert len(kept(tmp_path / "cache")) == n_kept
     config = load_config(tiny_config, [*arguments, "data.cache=memory"])

@@ -8,11 +8,7 @@ import torch
 
 from data.files.image_files import StoredForm, read_rgb
 from tests.conftest import save_image, write_tiny_config
-from tests.runs import (
-    assert_resumes_exactly,
-    run,
-    translate,
-)
+from tests.runs import run, translate
 from utils.errors import UserError
 
 CONFIG = """
@@ -59,8 +55,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_stacked_sources_train_resume_and_translate(config: Path, stack: list[str]) -> None:
-    assert_resumes_exactly(config, *stack, stop=2, end=4)
+def test_stacked_sources_train_and_translate(config: Path, stack: list[str]) -> None:
+    run(config, *stack, "train.max_steps=1")
     pairs, runs = config.parent / "pairs", config.parent / "runs" / "tiny"
     given = [str(pairs / name.format(split="test")) for name in stack[0].partition("=")[2][1:-1].split(",")]
     requests = {

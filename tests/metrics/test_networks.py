@@ -25,9 +25,10 @@ CPU = torch.device("cpu")
 
 def by_the_formula(fake: Tensor, target: Tensor, weights_file: Path) -> float:
     """Equation 1 of Zhang et al. 2018: weighted squared distances of unit-length activations, averaged over pixels."""
-    network = alexnet().features.eval()
+    with torch.device("meta"):
+        network = alexnet().features.eval()
     saved = torch.load(weights_file, weights_only=True)
-    network.load_state_dict({key.removeprefix("features."): value for key, value in saved.items()})
+    network.load_state_dict({key.removeprefix("features."): value for key, value in saved.items()}, assign=True)
     folder = Path(inspect.getfile(torchmetrics_lpips)).parent
     linear = torch.load(folder / "lpips_models" / "alex.pth", map_location="cpu", weights_only=True)
     shift = torch.tensor([-0.030, -0.088, -0.188]).view(1, 3, 1, 1)

@@ -23,7 +23,7 @@ from data.loader import TrainingDataset, TrainingSampler, training_batches
 from tests.conftest import CommandLine, save_image, write_tiny_config
 from tests.reliability.faults import send, strike_reading, struck, throw
 from tests.reliability.images import WHOLE
-from tests.runs import assert_equal, checkpoint, run, without_config
+from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
 from utils import signals
 from utils.checkpoint_folder import latest_valid
 
@@ -121,7 +121,7 @@ def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:
             list(stream)
 
 
-@pytest.mark.parametrize("number", signals.STOPPING)
+@pytest.mark.parametrize("number", with_slow([signal.SIGINT], set(signals.STOPPING) - {signal.SIGINT}))
 def test_a_signal_to_a_process_that_has_just_been_forked_is_the_parents(
     monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:

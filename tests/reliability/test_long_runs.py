@@ -21,7 +21,7 @@ def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-@pytest.mark.parametrize(("n_steps", "every", "workers"), with_slow([(30, 3, 0)], [(2000, 10, 0), (2000, 10, 2)]))
+@pytest.mark.parametrize(("n_steps", "every", "workers"), with_slow([(24, 3, 0)], [(2000, 10, 0), (2000, 10, 2)]))
 def test_memory_and_open_files_stay(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, n_steps: int, every: int, workers: int
 ) -> None:

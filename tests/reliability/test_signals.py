@@ -45,7 +45,8 @@ def test_the_step_is_finished_and_saved(
     code = run_with(tiny_config, Fault(place, name, CALLS[place]), *settings, "train.max_steps=1000")
     assert code == 128 + signal.Signals[name]
     assert f"stopped by {name} and saved at step 3" in capfd.readouterr().err
-    goes_on_exactly(tiny_config)
+    if place in ("backward", "validation"):
+        goes_on_exactly(tiny_config)
 
 
 def test_a_run_that_waits_for_data_is_not_waited_for(

@@ -26,7 +26,7 @@ from utils.distributed import World
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 POOL, TWICE = "train.pool_size=2", ["train.accumulation_steps=2"]
 UNCUT = "augmentation.policy=[]"  # its draws on a CPU would come between the draws of pools
-N_STEPS = WARM_UP_STEPS + 3
+N_STEPS = WARM_UP_STEPS + 2
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ def test_steps_with_and_without_a_penalty_are_two_graphs(monkeypatch: pytest.Mon
 
 def test_images_of_another_size_end_the_graph(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    config = config_of("CycleGAN", POOL, UNCUT)
+    config = config_of("CUT", UNCUT)
     batches = batches_of(config, N_STEPS, CPU)
     halves = [batch.mapped(lambda maps: maps[..., ::2, ::2]) for batch in batches[:2]]
     assert_repeated(config, [*batches, *halves, batches[0]], RecordedGraphs(), 1)
