@@ -12,14 +12,7 @@ from torch import Tensor
 
 from bench.cases import CUT, CYCLE, Case
 from bench.data import rows_of, samples_per_s, sides_of
-from bench.references import (
-    OF_UNPAIRED,
-    LabelMapFolders,
-    Maps,
-    ReferenceUpdate,
-    as_in_the_originals,
-    reference_batches,
-)
+from bench.references import OF_UNPAIRED, LabelMapFolders, Maps, ReferenceUpdate, as_in_the_originals, reference_batches
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config

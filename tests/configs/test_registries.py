@@ -56,10 +56,7 @@ ALONE = [name for name in GENERATOR_LOSSES if name not in ("perceptual", "kl_div
     ("settings", "expected"),
     [
         (["generator.n_enhancers=2"], ["generator.n_enhancers=2"]),
-        (
-            ["generator.name=unet", "generator.n_downsamplings=6", "generator.skips=half"],
-            ["generator.skips=half"],
-        ),
+        (["generator.name=unet", "generator.n_downsamplings=6", "generator.skips=half"], ["generator.skips=half"]),
         (["generator.name=spade", "generator.n_blocks=3", "generator.hidden_channels=8"], ["generator.n_blocks=3"]),
         ([*UNET, *PAIRS, "generator.scale=0.5", "generator.skips=full"], ["generator.skips=full"]),
         ([*PAIRS, "generator.skips=half", "generator.n_downsamplings=2", "generator.scale=0.5"], []),

@@ -34,10 +34,7 @@ def test_edges_equal_the_originals(reference: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("n_images", "has_edges", "expected"),
-    [
-        (0, False, [[[1, 0, 0]], [[0, 1, 0]]]),
-        (1, True, [[[1, 0, 0]], [[0, 1, 0]], [[-1, 1, 0]], [[1, 1, 1]]]),
-    ],
+    [(0, False, [[[1, 0, 0]], [[0, 1, 0]]]), (1, True, [[[1, 0, 0]], [[0, 1, 0]], [[-1, 1, 0]], [[1, 1, 1]]])],
 )
 def test_the_condition_is_labels_then_images_then_edges(
     n_images: int, has_edges: bool, expected: list[list[list[int]]]

@@ -57,11 +57,7 @@ def test_features_may_have_another_size_and_weights_have_that_of_the_target(tmp_
 
 @pytest.mark.parametrize(
     ("dtypes", "expected"),
-    [
-        (("uint8", "uint8"), "uint8"),
-        (("uint16", "uint8", "uint16"), "uint16"),
-        (("uint16", "int16"), "float32"),
-    ],
+    [(("uint8", "uint8"), "uint8"), (("uint16", "uint8", "uint16"), "uint16"), (("uint16", "int16"), "float32")],
 )
 def test_a_stack_holds_all_values_exactly(dtypes: tuple[str, ...], expected: str) -> None:
     images = []

@@ -11,14 +11,7 @@ import torch
 from models.originals.weights import import_original
 from tests.conftest import save_image, write_tiny_config
 from tests.processes import train_two
-from tests.runs import (
-    assert_equal,
-    assert_same_state,
-    checkpoint,
-    records,
-    run,
-    translate,
-)
+from tests.runs import assert_equal, assert_same_state, checkpoint, records, run, translate
 
 UNPAIRED = ["data.layout=unpaired_folders", "data.instance_edges=false", "loss.l1=0"]
 SIDES = [*UNPAIRED, "generator.n_blocks=2", "data.preprocess=crop", "data.crop_width=32", "data.crop_height=32"]

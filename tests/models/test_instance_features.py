@@ -62,8 +62,7 @@ def test_the_features_of_regions_are_gathered_with_class_and_share() -> None:
 
 
 @pytest.mark.parametrize(
-    "centers",
-    [None, {}, {1: torch.zeros(3)}, {1: torch.zeros(0, 3)}, {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}],
+    "centers", [None, {}, {1: torch.zeros(3)}, {1: torch.zeros(0, 3)}, {1: torch.zeros(1, 3), 2: torch.zeros(1, 2)}]
 )
 def test_states_without_clusters_are_refused(centers: object) -> None:
     with pytest.raises(ValueError, match="holds no feature clusters"):

@@ -53,10 +53,7 @@ def formula(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])
-@pytest.mark.parametrize(
-    ("dtype", "tolerance"),
-    [(torch.float64, 1e-12), (torch.bfloat16, 0.02)],
-)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 0.02)])
 def test_instance_norm_has_the_formulas_values_and_gradients(device: str, dtype: torch.dtype, tolerance: float) -> None:
     """On a GPU also a check of the installed torch."""
     norm = InstanceNorm(4)

@@ -107,10 +107,7 @@ def test_own_networks_train_and_are_needed_to_load_the_run(tiny_config: Path) ->
 
 @pytest.mark.parametrize(
     ("network", "message"),
-    [
-        (Interleaved, r"4 images .* source i % 2"),
-        (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)"),
-    ],
+    [(Interleaved, r"4 images .* source i % 2"), (Flat, r"returns a tensor of shape \(4,\)\. Return \(4, C, H, W\)")],
 )
 def test_a_discriminator_that_breaks_the_contract_is_an_error_of_one_line(
     tiny_config: Path, network: type[Discriminator], message: str

@@ -3,12 +3,7 @@ import torch
 
 from models.latent_inputs import choose_style, takes_style
 from models.spade_generator import SpadeGenerator
-from models.style_encoder import (
-    StyleConditionedGenerator,
-    StyledImages,
-    StyleEncoder,
-    inference_network,
-)
+from models.style_encoder import StyleConditionedGenerator, StyledImages, StyleEncoder, inference_network
 
 
 def make_generator() -> SpadeGenerator:

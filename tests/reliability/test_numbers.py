@@ -25,10 +25,7 @@ from utils.errors import UserError
 pytestmark = pytest.mark.row(14)
 
 ALWAYS = range(10**6)
-TERMS: dict[str, tuple[Any, str]] = {
-    "adversarial, both": (LeastSquares, "score"),
-    "L1": (losses, "l1"),
-}
+TERMS: dict[str, tuple[Any, str]] = {"adversarial, both": (LeastSquares, "score"), "L1": (losses, "l1")}
 
 
 @pytest.mark.parametrize(("term", "value"), [("adversarial, both", torch.nan), ("L1", torch.inf)])

@@ -105,10 +105,7 @@ def test_a_kill_at_a_point_of_saving(tiny_config: Path, point: str) -> None:
 
 
 @pytest.mark.row(3)
-@pytest.mark.parametrize(
-    ("place", "errno"),
-    [("write", ENOSPC), ("fsync", EIO), ("rename", EIO)],
-)
+@pytest.mark.parametrize(("place", "errno"), [("write", ENOSPC), ("fsync", EIO), ("rename", EIO)])
 def test_a_disk_that_fails_once_costs_nothing(
     tiny_config: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], place: str, errno: int
 ) -> None:

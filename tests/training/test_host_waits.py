@@ -66,9 +66,7 @@ CASES: dict[str, list[str]] = {
         *(*SPADE, "generator.noise_channels=4", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
         *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=10", MOVED),
     ],
-    "CUT": [
-        *(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased", CUT_OUT),
-    ],
+    "CUT": [*(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased", CUT_OUT)],
     "FastCUT, scaled gradients": [
         *(*CUT, *OUTSIDE_MASK, "contrastive.flip_equivariance=true", "generator.norm=batch"),
         *("amp.opt_level=O1", "amp.dtype=float16"),

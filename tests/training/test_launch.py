@@ -109,10 +109,7 @@ CYCLE = ["data.layout=synthetic_day_night", "method.name=cycle", "data.instance_
 
 @pytest.mark.parametrize(
     ("settings", "n_networks"),
-    [
-        (["train.ema_decay=0.5", "features.n_channels=2", "features.n_downsamplings=2"], 2),
-        (CYCLE, 4),
-    ],
+    [(["train.ema_decay=0.5", "features.n_channels=2", "features.n_downsamplings=2"], 2), (CYCLE, 4)],
 )
 def test_a_run_is_loaded(tiny_config: Path, tmp_path: Path, settings: list[str], n_networks: int) -> None:
     run(tiny_config, *settings, "train.max_steps=1")

@@ -73,8 +73,7 @@ def test_a_run_continues_its_folder_from_its_latest_checkpoint_alone(tmp_path: P
 
 def state_of(training: Training) -> dict[str, Any]:
     save_checkpoint(
-        path := checkpoint_path(training.folder, training.loop.step),
-        training.state_dict([training.process_state()]),
+        path := checkpoint_path(training.folder, training.loop.step), training.state_dict([training.process_state()])
     )
     found = find_checkpoint(training.folder, str(path))
     assert found is not None

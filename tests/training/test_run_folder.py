@@ -14,12 +14,7 @@ from configs.schema.run import CheckpointConfig
 from tests.runs import built, run
 from training import run_folder
 from training.run import Training
-from training.run_folder import (
-    CheckpointManager,
-    check_space,
-    prepare_folder,
-    run_lock,
-)
+from training.run_folder import CheckpointManager, check_space, prepare_folder, run_lock
 from training.validation import BEST, BestScore
 from utils.checkpoint_folder import list_checkpoints
 from utils.distributed import World

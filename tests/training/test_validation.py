@@ -20,14 +20,7 @@ from metrics.evaluator import Evaluator
 from tests.runs import assert_equal, built, checkpoint, run, without_config
 from training.diagnostics import TranslationHints
 from training.run import Training, best_figure
-from training.validation import (
-    BEST,
-    Patience,
-    UnpairedValidation,
-    ValidationLogits,
-    has_scores_of,
-    read_best,
-)
+from training.validation import BEST, Patience, UnpairedValidation, ValidationLogits, has_scores_of, read_best
 from utils.checkpoint import save_checkpoint
 from utils.checkpoint_folder import checkpoint_path, latest_step
 from utils.device import Precision

@@ -74,10 +74,7 @@ def test_a_table_holds_each_image_at_its_place() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "dtype", "size", "channels_last"),
-    [
-        ("bilinear", torch.uint8, (7, 40), False),
-        ("bicubic", torch.uint8, (64, 90), True),
-    ],
+    [("bilinear", torch.uint8, (7, 40), False), ("bicubic", torch.uint8, (64, 90), True)],
 )
 def test_it_resizes_as_torchvision_does(
     mode: Literal["bilinear", "bicubic"], dtype: torch.dtype, size: tuple[int, int], channels_last: bool

@@ -25,13 +25,7 @@ def pair(kind: str, size: tuple[int, int], n_channels: int) -> tuple[Tensor, Ten
     return smooth, (smooth + 0.1 * noise(*size)).clamp(0, 1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "size", "n_channels"),
-    [
-        ("smooth", (65, 100), 2),
-        ("bright", (177, 180), 1),
-    ],
-)
+@pytest.mark.parametrize(("kind", "size", "n_channels"), [("smooth", (65, 100), 2), ("bright", (177, 180), 1)])
 def test_figures_are_those_of_torchmetrics(kind: str, size: tuple[int, int], n_channels: int) -> None:
     fake, target = pair(kind, size, n_channels)
     exact = fake.double(), target.double()

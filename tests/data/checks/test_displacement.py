@@ -72,11 +72,7 @@ ASIDE: list[Shift] = [(3, 0), (-3, 1), (0, 3), (2, -3), (-1, -3), (3, 3), (-3, -
 @pytest.mark.parametrize(
     ("shifts", "reach", "expected"),
     [
-        (
-            ASIDE,
-            0,
-            "targets are shifted by 3 pixels (median of 8 pairs), in different directions: align them, or ",
-        ),
+        (ASIDE, 0, "targets are shifted by 3 pixels (median of 8 pairs), in different directions: align them, or "),
         ([*ASIDE, *[None] * 8], 3, "targets are shifted by 3 pixels (median of 8 pairs)"),
         ([*ASIDE, *[None] * 9], 0, ""),  # unrelated images
         (ASIDE[:7], 0, ""),

@@ -42,8 +42,7 @@ def test_8_bit_files_are_recognized_by_their_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "read"),
-    [(">u2", torch.uint16), ("int8", torch.int16), ("int64", torch.float32), ("?", torch.uint8)],
+    ("stored", "read"), [(">u2", torch.uint16), ("int8", torch.int16), ("int64", torch.float32), ("?", torch.uint8)]
 )
 def test_types_become_those_of_samples(tmp_path: Path, stored: str, read: torch.dtype) -> None:
     save_npy(tmp_path / "x.npy", np.array([[0, 1], [1, 0]]).astype(stored))

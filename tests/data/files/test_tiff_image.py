@@ -225,8 +225,7 @@ def test_strips_do_not_expand_beyond_their_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strip", "message"),
-    [(jpeg(5000), "a JPEG with more pixels"), (scans(MAX_SCANS), "it has more than 100 scans")],
+    ("strip", "message"), [(jpeg(5000), "a JPEG with more pixels"), (scans(MAX_SCANS), "it has more than 100 scans")]
 )
 def test_a_jpeg_in_a_strip_is_bounded(tmp_path: Path, strip: bytes, message: str) -> None:
     path = with_first_strip(pillow_tiff(tmp_path, Image.fromarray(COLORS), "jpeg"), strip)

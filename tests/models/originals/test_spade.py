@@ -226,10 +226,7 @@ def test_weights_that_only_resemble_oasis_are_refused_in_one_line(reference: dic
 
 @pytest.mark.parametrize(
     ("sizes", "outer", "message"),
-    [
-        ({"base_channels": 32}, False, "base_channels is 64 .* not 32"),
-        ({}, True, r"unet\.head is Conv2d"),
-    ],
+    [({"base_channels": 32}, False, "base_channels is 64 .* not 32"), ({}, True, r"unet\.head is Conv2d")],
 )
 def test_discriminators_that_oasis_does_not_have_are_refused(sizes: dict[str, int], outer: bool, message: str) -> None:
     with torch.device("meta"):

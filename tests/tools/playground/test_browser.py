@@ -10,16 +10,7 @@ from playwright.sync_api import Browser, Route, expect
 from scipy import ndimage
 
 from tests.conftest import save_image
-from tests.tools.playground.pages import (
-    N_CLASSES,
-    SIZE,
-    Opened,
-    Trained,
-    assert_as_test_py,
-    page_of,
-    read,
-    serving,
-)
+from tests.tools.playground.pages import N_CLASSES, SIZE, Opened, Trained, assert_as_test_py, page_of, read, serving
 
 pytestmark = pytest.mark.browser
 

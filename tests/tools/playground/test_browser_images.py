@@ -10,16 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.conftest import save_image, write_tiny_config
 from tests.runs import STYLE
-from tests.tools.playground.pages import (
-    COLORS,
-    SIZE,
-    Opened,
-    Trained,
-    assert_as_test_py,
-    exported,
-    page_of,
-    read,
-)
+from tests.tools.playground.pages import COLORS, SIZE, Opened, Trained, assert_as_test_py, exported, page_of, read
 
 pytestmark = pytest.mark.browser
 

@@ -166,9 +166,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         projection=networks["F"],
         optimizers=groups,
         contrastive=ContrastiveConfig(
-            weight=config["lambda_NCE"],
-            identity=config["nce_idt"],
-            flip_equivariance=config["flip_equivariance"],
+            weight=config["lambda_NCE"], identity=config["nce_idt"], flip_equivariance=config["flip_equivariance"]
         ),
         taps=taps,
         objective=make_objective({"adversarial": config["lambda_GAN"]}, LSGAN),
