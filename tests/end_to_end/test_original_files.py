@@ -1,4 +1,4 @@
-"""Weight files of SPADE and OASIS: translated with, trained from, and written back."""
+"""Weight files of SPADE: trained from, and translated with."""
 
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from data.files.image_files import read_rgb
 from inference.load import load_generator
 from inference.requested_predictor import encode_style
-from models.initialization import initialize
 from models.latent_inputs import StyleStem
-from models.originals.weights import export_original, import_original
-from models.spade_generator import SpadeGenerator
-from models.spectral_norm import add_spectral_norm, spectral_norms
+from models.originals.weights import import_original
+from models.spectral_norm import spectral_norms
 from tests.conftest import save_image
 from tests.models.originals.cases import weights_of
 from tests.runs import SPADE, checkpoint, run, translate
@@ -96,35 +94,3 @@ def test_styles_of_images_are_encoded_by_the_file_next_to_them(
         load_generator(with_encoder, ["style.size=[8,2]"])
     with pytest.raises(ConfigError, match=r"style\.channels=256, not 8"):
         load_generator(with_encoder, ["style.channels=8"])
-
-
-N_CLASSES = 5
-
-
-def save_of_oasis(network: nn.Module, scheme: str, path: Path) -> Path:
-    """Write a file of a network's weights, drawn here, with OASIS's names."""
-    torch.manual_seed(0)
-    initialize(network, "xavier", 0.5)
-    add_spectral_norm(network, outer=False, iteration="v_first")
-    torch.save(export_original(network, scheme, biases_before_norms=True), path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def of_oasis(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """best_EMA.pth, for 5 classes and 64 channels of noise."""
-    generator = SpadeGenerator(
-        in_channels=N_CLASSES, base_channels=1, n_middle_blocks=1, noise_channels=64, norm="batch"
-    )
-    return save_of_oasis(generator, "oasis", tmp_path_factory.mktemp("oasis") / "best_EMA.pth")
-
-
-def test_a_generator_translates_label_maps_with_noise_by_the_seed(of_oasis: Path, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, N_CLASSES, (41, 59), dtype=np.uint8)
-    save_image(tmp_path / "in" / "a.png", labels)
-    arguments = ["--checkpoint", str(of_oasis), "--input", str(tmp_path / "in")]
-    for output, seed in (("first", 1), ("again", 1), ("other", 2)):
-        translate(*arguments, "--output", str(tmp_path / output), "--seed", str(seed))
-    pictures = {name: (tmp_path / name / "a.png").read_bytes() for name in ("first", "again", "other")}
-    assert pictures["first"] == pictures["again"] != pictures["other"]

@@ -13,14 +13,6 @@ from utils.checkpoint_folder import checkpoint_path, list_checkpoints
 from utils.errors import UserError
 
 
-def test_a_finished_run_says_so_and_can_be_extended(trained_config: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run(trained_config)
-    assert "finished at step 4" in capfd.readouterr().out
-    run(trained_config, "train.max_steps=6")
-    assert "train.max_steps 4 -> 6" in capfd.readouterr().out
-    assert checkpoint(trained_config, 6)["step"] == 6
-
-
 def test_a_run_is_set_aside_only_for_one_that_can_start(trained_config: Path) -> None:
     folder = trained_config.parent / "runs" / "tiny"
     with pytest.raises(UserError):

@@ -59,18 +59,6 @@ def test_every_precision_and_batch_size_gives_nearly_the_same(tiny_run: Path, tm
         assert max(difference.max().item() for difference in differences.values()) <= (16 if level[0] != "O0" else 1)
 
 
-def test_a_folder_of_label_maps_is_translated_with_sub_folders_and_sizes(tiny_run: Path, tmp_path: Path) -> None:
-    for name, size in (("a", (32, 48)), ("b/c", (45, 32))):
-        labels = np.random.default_rng(0).integers(0, 12, size, dtype=np.uint8)
-        save_image(tmp_path / "in" / f"{name}.png", labels)
-        save_image(tmp_path / "inst" / f"{name}.png", labels.astype(np.uint16))
-    arguments = ["--checkpoint", str(tiny_run), "--input", str(tmp_path / "in"), "--batch-size", "4"]
-    translate(*arguments, "--instances", str(tmp_path / "inst"), "--output", str(tmp_path / "out"))
-    assert read_rgb(tmp_path / "out" / "a.png").shape == (3, 32, 48)
-    assert read_rgb(tmp_path / "out" / "b" / "c.png").shape == (3, 45, 32)
-    assert not (tmp_path / "out" / "metrics.json").exists()
-
-
 def noise(height: int, width: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 

@@ -12,11 +12,9 @@ from data.conditioning import Conditioning, images_to_uint8
 from data.files.image_files import read_rgb
 from data.map_reader import MapReader
 from data.paired_folders import PairedFolders
-from inference.load import load_generator
 from models.originals.weights import import_original
 from tests.conftest import save_image
-from tests.runs import translate, with_slow
-from tools.export import __main__ as export
+from tests.runs import translate
 from utils.errors import UserError
 
 
@@ -51,23 +49,6 @@ def test_a_file_of_the_originals_gives_the_originals_pictures(
     with torch.no_grad():
         expected = images_to_uint8(import_original(case["state_dict"]).network.eval()(source))[0]
     assert (read_rgb(tmp_path / "out" / "x.png").int() - expected.int()).abs().max() <= 1
-
-
-@pytest.mark.parametrize(
-    "name",
-    with_slow(
-        ["cut_generator_mixed", "pix2pix_unet_batch", "pix2pixhd_local_1"],
-        ["pix2pix_resnet_batch_dropout", "pix2pixhd_global_label_edge"],
-    ),
-)
-def test_generators_are_written_back_and_exported(reference: dict[str, Any], tmp_path: Path, name: str) -> None:
-    file = tmp_path / "latest_net_G.pth"
-    torch.save(reference[name]["state_dict"], file)
-    weights = load_generator(file).generator.state_dict()
-    for form, output in (("original", tmp_path / "back.pth"), ("safetensors", tmp_path / "g.safetensors")):
-        export.main(["--checkpoint", str(file), "--format", form, "--output", str(output)])
-        torch.testing.assert_close(load_generator(output).generator.state_dict(), weights, rtol=0, atol=0)
-    assert torch.load(tmp_path / "back.pth", weights_only=True).keys() == reference[name]["state_dict"].keys()
 
 
 def test_other_weight_files_are_told(reference: dict[str, Any], tmp_path: Path) -> None:

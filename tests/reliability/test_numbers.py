@@ -25,12 +25,12 @@ from utils.errors import UserError
 pytestmark = pytest.mark.row(14)
 
 ALWAYS = range(10**6)
-TERMS: dict[str, tuple[Any, str]] = {"adversarial, both": (LeastSquares, "score"), "L1": (losses, "l1")}
 
 
-@pytest.mark.parametrize(("term", "value"), [("adversarial, both", torch.nan), ("L1", torch.inf)])
-def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.MonkeyPatch, term: str, value: float) -> None:
-    owner, name = TERMS[term]
+@pytest.mark.parametrize(("owner", "name", "value"), [(LeastSquares, "score", torch.nan), (losses, "l1", torch.inf)])
+def test_no_update_is_made_from_it(
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, owner: object, name: str, value: float
+) -> None:
     # the first step has at most three terms
     monkeypatch.setattr(owner, name, spoilt(getattr(owner, name), range(1, 4), value))
     run(tiny_config, "train.max_steps=3", "checkpoint.every_steps=1", "checkpoint.keep=0")
@@ -41,9 +41,8 @@ def test_no_update_is_made_from_it(tiny_config: Path, monkeypatch: pytest.Monkey
         assert all(are_finite(weights.values()) for weights in networks.values())
 
 
-@pytest.mark.parametrize("retain_graph", ["true", "false"])
 def test_a_pass_that_overflows_poisons_neither_statistics_nor_figures(
-    tiny_config: Path, monkeypatch: pytest.MonkeyPatch, retain_graph: str
+    tiny_config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original, passes = GlobalGenerator.forward, count()
 
@@ -52,7 +51,7 @@ def test_a_pass_that_overflows_poisons_neither_statistics_nor_figures(
         return original(self, source * torch.inf if is_second else source)
 
     monkeypatch.setattr(GlobalGenerator, "forward", overflowing)
-    settings = ["generator.norm=batch", "discriminator.norm=batch", f"train.retain_graph={retain_graph}"]
+    settings = ["generator.norm=batch", "discriminator.norm=batch", "train.retain_graph=false"]
     often = ["checkpoint.every_steps=1", "checkpoint.keep=0", "log.images_every_steps=1", "log.every_steps=3"]
     run(tiny_config, *settings, *often, "train.ema_decay=0.9", "train.max_steps=3")
     lines = (tiny_config.parent / "runs" / "tiny" / "metrics.jsonl").read_text().splitlines()

@@ -25,7 +25,7 @@ from data.validation_split import Subset
 from losses.perceptual import VGG19
 from metrics.networks import INCEPTION
 from tests.conftest import save_image
-from tests.runs import built, run
+from tests.runs import built
 from training import run_folder
 from training.launch import train
 from training.report import plan
@@ -95,20 +95,6 @@ def test_failed_start_is_recorded_if_the_folder_exists(tmp_path: Path) -> None:
         raise ValueError("a mistake")
     assert messages(tmp_path)[1:] == ["not started: ValueError: a mistake"]
     assert read_state(tmp_path) == state("failed", 2, reason="ValueError: a mistake")
-
-
-def test_a_resumed_run_logs_from_where_and_what_has_changed(tiny_config: Path, label_data_set: Path) -> None:
-    settings = ["data.layout=paired_folders", f"data.root={label_data_set}", "data.n_classes=5", "data.preprocess=none"]
-    folder = tiny_config.parent / "runs" / "tiny"
-    run(tiny_config, *settings, "train.max_steps=1")
-    n_before = len(messages(folder))
-    save_image(label_data_set / "train_img" / "b.jpg", np.full((32, 64, 3), 9, np.uint8))
-    run(tiny_config, *settings, "train.max_steps=2", "--accept-changed-data")
-    _, changed, data, resumed, *_, last = messages(folder)[n_before:]
-    assert changed == "changed since: train.max_steps 1 -> 2"
-    assert data.startswith("the train split has changed: 1 names or files")
-    assert resumed == f"resuming from {folder / 'checkpoint-00000001.pt'}"
-    assert last == "finished at step 2"
 
 
 def test_state_is_replaced_on_a_full_disk(
