@@ -161,12 +161,19 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def cached_vgg19(hub: Path, vgg19_weights: dict[str, torch.Tensor]) -> None:
-    """Let torch's cache hold VGG19 with random weights."""
+@pytest.fixture(scope="session")
+def vgg19_file(vgg19_weights: dict[str, torch.Tensor], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The random weights as a file of 80 MB."""
     import torch
 
-    torch.save(vgg19_weights, hub / "vgg19-dcbb9e9d.pth")
+    torch.save(vgg19_weights, path := tmp_path_factory.mktemp("vgg19") / "vgg19-dcbb9e9d.pth")
+    return path
+
+
+@pytest.fixture
+def cached_vgg19(hub: Path, vgg19_file: Path) -> None:
+    """Let torch's cache hold VGG19 with random weights."""
+    (hub / vgg19_file.name).symlink_to(vgg19_file)
 
 
 @pytest.fixture(scope="session")

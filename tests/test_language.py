@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_layering import product_sources
+from tests.test_layering import parsed, product_sources
 
 ROOT = Path(__file__).parents[1]
 NOT_SAID = re.compile(
@@ -24,7 +24,7 @@ DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "config
 
 def prose(source: str) -> Iterator[str]:
     """Yield the lines of docstrings, and comments."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield from (ast.get_docstring(node, clean=False) or "").splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):

@@ -29,11 +29,14 @@ READ_A_CONFIG = {
 LEVEL = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 
 
+parsed = cache(ast.parse)
+
+
 @cache
 def imported_modules(source: str) -> list[str]:
     """Return the dotted names of what a file imports, at its top or within functions."""
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -138,7 +141,7 @@ def test_files_and_classes_fit_the_readers_head() -> None:
     classes = {
         f"{path}:{node.name}": (node.end_lineno or 0) - node.lineno + 1
         for path, text in sources.items()
-        for node in ast.walk(ast.parse(text))
+        for node in ast.walk(parsed(text))
         if isinstance(node, ast.ClassDef)
     }
     assert {name: n_lines for name, n_lines in classes.items() if n_lines > 200} == {}

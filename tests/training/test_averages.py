@@ -79,7 +79,7 @@ def test_validation_uses_the_statistics_of_the_checkpoint(tiny_config: Path, mon
 
 def test_averages_do_not_affect_the_training(tiny_config: Path) -> None:
     """Noise, styles, the order of the samples and the network's own buffers are as without an average."""
-    settings = [*STYLE, "generator.norm=batch", "generator.noise_channels=2", "train.batch_size=2"]
+    settings = [*STYLE, "generator.norm=batch", "generator.noise_channels=2"]
     settings += ["amp.opt_level=O2", "amp.dtype=bfloat16"]
     often = ["train.ema_decay=0.9", "log.images_every_steps=1", "checkpoint.every_steps=1"]
     run(tiny_config, *settings, "run.name=with", "train.max_steps=2", *often)
