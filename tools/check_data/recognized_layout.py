@@ -1,9 +1,8 @@
 """Recognize the layout of a data set from the names of its folders."""
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from configs.load import config_from_dict
@@ -11,8 +10,7 @@ from configs.schema import Config
 from configs.splits import open_split
 from data import LAYOUTS
 from data.batch import DataError
-from data.files.volume_file import VOLUME_SUFFIXES
-from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, data_set_folder
+from data.folder import IMAGE_SUFFIXES, SPLITS, Folder, LocalFolder, data_set_folder
 from data.layout import PairingError
 from data.volumes import PATIENT, find_volumes
 from utils.errors import ConfigError
@@ -23,15 +21,17 @@ _EXPECTED = (
     "expected folders SPLIT_label and SPLIT_img, or SPLIT_A and SPLIT_B, or images that hold source and target. "
     "Name other folders with --config FILE data.source_folder={split}_X data.target_folder={split}_Y"
 )
-_TWO_KINDS = (
-    "holds volumes, but not of two kinds, such as train_A/p001.nii.gz and train_B/p001.nii.gz, or p001/mr.nii.gz and "
-    "p001/ct.nii.gz. Name the folders with --config configs/mr_to_ct_small.yaml data.root=FOLDER "
-    "data.source_folder={patient}/NAME data.target_folder={patient}/NAME"
+_TREES: Sequence[dict[str, str]] = [
+    {"source_folder": "{split}_A", "target_folder": "{split}_B", "mask_folder": "{split}_mask"},
+    {"source_folder": "{patient}/mr", "target_folder": "{patient}/ct", "mask_folder": "{patient}/mask"},
+]
+_EXPECTED_VOLUMES = (
+    "holds volumes, but not as train_A/p001.nii.gz and train_B/p001.nii.gz, or p001/mr.nii.gz and p001/ct.nii.gz. Name "
+    "the folders with --config configs/mr_to_ct_small.yaml data.root=FOLDER data.source_folder={patient}/NAME "
+    "data.target_folder={patient}/NAME"
 )
-_OF_VOLUMES = (*VOLUME_SUFFIXES, ".dcm", ".ima")
 _MR_TO_CT: dict[str, Any] = {"layout": "paired_volumes", "source_channels": 1, "target_channels": 1}
 _MR_TO_CT |= {"source_range": "volume", "target_range": [-1024, 3071], "preprocess": "none"}
-_SPLIT = re.compile("^(train|val|test)(?![a-z])")
 ANY_CLASSES = 2**31 - 1  # data.n_classes if the user does not set it
 
 
@@ -69,33 +69,25 @@ def data_set_in(place: Path, n_classes: int | None, overrides: Sequence[str]) ->
 
 
 def volumes_in(place: Path, overrides: Sequence[str]) -> tuple[Config, dict[str, bool]] | None:
-    """Recognize a folder of volumes. Return the same as `data_set_in`, or None if most files are not volumes.
+    """Recognize a folder of volumes. Return the same as `data_set_in`, or None for other folders.
 
     Raises:
         DataError: Sources and targets are not recognized.
     """
     folder = data_set_folder(str(place))
-    files = [file.name.lower() for file in folder.files()]
-    if 2 * sum(name.endswith(_OF_VOLUMES) or "." not in PurePosixPath(name).name for name in files) <= len(files):
+    if not isinstance(folder, LocalFolder):
         return None
-    places = [PurePosixPath(_SPLIT.sub("{split}", name)) for name in find_volumes(folder, "train", PATIENT)]
-    names, folders = {place.name for place in places}, {str(place.parent) for place in places}
-    is_by_patient = "ct" in names or ("ct" not in folders and len(names) <= len(folders))
-    if is_by_patient and not folders & {"{split}_A", "{split}A"}:
-        prefix = "{split}/" if all(name.startswith("{split}/") for name in folders) else ""
-        folders = {f"{prefix}{PATIENT}/{name}" for name in names}
-    masks = sorted(name for name in folders if "mask" in name)
-    images = sorted(folders.difference(masks, ["."]), key=lambda name: (PurePosixPath(name).name == "ct", name))
-    if len(images) < 2:
-        raise DataError(f"{folder}: {_TWO_KINDS}")
-    data = _MR_TO_CT | {"root": str(place), "source_folder": images[0], "target_folder": images[-1]}
-    data |= {"mask_folder": masks[0]} if masks else {}
-    splits = [name for name in SPLITS if find_volumes(folder, name, images[0])]
-    config = _settings(data, splits, overrides)
-    if config.data.layout == "paired_volumes":
-        found = " ".join(f"data.{key}={value}" for key, value in data.items() if key.endswith("_folder"))
-        logger.info("assuming MR and CT with %s. To train, add this to --config configs/mr_to_ct.yaml", found)
-    return config, {name: name != "test" for name in splits}
+    for tree in _TREES:
+        if splits := [name for name in SPLITS if find_volumes(folder, name, tree["source_folder"])]:
+            found = {key: pattern for key, pattern in tree.items() if find_volumes(folder, splits[0], pattern)}
+            config = _settings(_MR_TO_CT | {"root": str(place)} | found, splits, overrides)
+            if config.data.layout == "paired_volumes":
+                text = " ".join(f"data.{key}={pattern}" for key, pattern in found.items())
+                logger.info("assuming MR and CT with %s. To train, add this to --config configs/mr_to_ct.yaml", text)
+            return config, {name: name != "test" for name in splits}
+    if find_volumes(folder, "train", PATIENT):
+        raise DataError(f"{folder}: {_EXPECTED_VOLUMES}")
+    return None
 
 
 def _settings(data: Mapping[str, Any], splits: Sequence[str], overrides: Sequence[str]) -> Config:

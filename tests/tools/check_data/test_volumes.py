@@ -42,8 +42,9 @@ def move(root: Path, patterns: dict[str, str]) -> None:
             target = root / (pattern.format(path.name.partition(".")[0]) + ".nii.gz")
             target.parent.mkdir(parents=True, exist_ok=True)
             path.rename(target)
-    for place in [path for path in root.iterdir() if path.name.endswith(("_A", "_B", "_mask"))]:
-        shutil.rmtree(place)
+    for place in list(root.iterdir()):
+        if place.name.startswith(("val", "test")) or not any(place.iterdir()):
+            shutil.rmtree(place)
 
 
 def edit(path: Path, shift: int) -> None:
@@ -80,11 +81,7 @@ TREES = {
     "data.source_folder={patient}/mr data.target_folder={patient}/ct data.mask_folder={patient}/mask": (
         {"train_A": "AB/{}/mr", "train_B": "AB/{}/ct", "train_mask": "AB/{}/mask"}
     ),
-    "data.source_folder={split}/{patient}/t1 data.target_folder={split}/{patient}/t2": (
-        {"train_A": "train/{}/t1", "train_B": "train/{}/t2", "val_A": "val/{}/t1", "val_B": "val/{}/t2"}
-    ),
-    "data.source_folder=mr data.target_folder=ct": {"train_A": "mr/{}", "train_B": "ct/{}"},
-    "data.layout=unpaired_volumes": {"train_A": "trainA/{}", "train_B": "trainB/other_{}"},
+    "data.layout=unpaired_volumes": {"train_mask": "old/{}", "train_B": "train_B/other_{}"},
 }
 
 
@@ -100,5 +97,5 @@ def test_trees_of_patients_are_recognized(heads: Path, command_line: CommandLine
 
 def test_volumes_of_one_kind_end_in_one_line(heads: Path, command_line: CommandLine) -> None:
     (line,) = command_line.refusal(check_data.main, str(heads / "train_A"))
-    assert "train_A: holds volumes, but not of two kinds" in line
+    assert "train_A: holds volumes, but not as train_A/p001.nii.gz" in line
     assert "--config configs/mr_to_ct_small.yaml data.root=FOLDER data.source_folder={patient}/NAME" in line
