@@ -165,21 +165,17 @@ class SliceRule:
     least_sides: tuple[int, int] = (0, 0)
 
     def source(self, slices: np.ndarray, index: int, window: tuple[float, float], lowest: float) -> np.ndarray:
-        """Return the `stack` of a slice, (2 * neighbours + 1, H, W), at least as large as `least_sides`.
+        """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W), and `padded`.
 
-        lowest: Lowest value of the volume.
-        """
-        return self.padded(self.stack(slices, index, window), 0 if self.scales_sources else lowest)
-
-    def stack(self, slices: np.ndarray, index: int, window: tuple[float, float]) -> np.ndarray:
-        """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W). If sources are scaled, float32.
-
-        slices: All slices, (S, H, W). window: Values that become 0 and 1 if sources are scaled.
+        slices: All slices, (S, H, W). lowest: Their lowest value.
+        window: Values that become 0 and 1, as float32, if sources are scaled.
         """
         reach = np.arange(index - self.neighbours, index + self.neighbours + 1)
-        stack: np.ndarray = slices[reach.clip(0, len(slices) - 1)]
+        stack = slices[reach.clip(0, len(slices) - 1)]
+        if not self.scales_sources:
+            return self.padded(stack, lowest)
         low, high = map(np.float32, window)
-        return (stack.astype(np.float32) - low) / (high - low) if self.scales_sources else stack
+        return self.padded((stack.astype(np.float32) - low) / (high - low), 0)
 
     def padded(self, slices: np.ndarray, value: float) -> np.ndarray:
         """Return (C, H, W) slices that are at least as large as `least_sides`."""

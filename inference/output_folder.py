@@ -21,6 +21,7 @@ from configs.splits import translated_split
 from data.batch import DataError
 from data.files.image_files import StoredForm, read_rgb, read_stored, write_png
 from data.files.tiff_tags import file_tags, write_tiff
+from data.files.volume_header import volume_suffix
 from data.folder import File
 from data.layout import Layout
 from inference.inputs import common_folder
@@ -69,27 +70,19 @@ class ImageStore:
 
     form: Storage format of images that are not 8-bit RGB; None for 8-bit RGB.
     suffix: Suffix of the files.
-    follows_sources: Whether a source TIFF with tags, such as coordinates, is translated to a TIFF.
     scale: Height of a translated image divided by the height of its source.
+    other_suffixes: Suffixes that files can have instead of `suffix`. With .tif, a source TIFF with tags, such as
+        coordinates, is translated to a TIFF.
     """
 
     form: StoredForm | None = None
     suffix: str = ".png"
-    follows_sources: bool = False
     scale: float = 1.0
-
-    @property
-    def other_suffixes(self) -> tuple[str, ...]:
-        """Suffixes that files from earlier runs can have instead of `suffix`."""
-        return (".tif",) if self.follows_sources else ()
+    other_suffixes: tuple[str, ...] = ()
 
     def suffix_of(self, source: File | None) -> str:
         """Return the file suffix of a translation. source: File of the source, or None."""
-        return ".tif" if self.follows_sources and file_tags(source) else self.suffix
-
-    def spread_suffix(self, suffix: str) -> str:
-        """Return the suffix of a file with the standard deviation (float32), given the suffix of the translation."""
-        return ".tif"
+        return ".tif" if self.other_suffixes and file_tags(source) else self.suffix
 
     def write(self, path: Path, image: Tensor, source: File | None, no_data: NoData | None = None) -> None:
         """Write a (C, H, W) image, and mark its pixels without data. A TIFF gets the tags of its source.
@@ -119,7 +112,7 @@ def image_store(facts: DataFacts) -> ImageStore:
     """Return the store for translations, with the storage format of the data set's targets."""
     form, files, scale = facts.storage.get("target"), facts.target_files, facts.conditioning.target_scale
     if files is None:
-        return ImageStore(follows_sources=True, scale=scale)
+        return ImageStore(scale=scale, other_suffixes=(".tif",))
     if form is None:
         form = StoredForm(3, "data.target_channels", is_8_bit=True)
     return ImageStore(form, "." + files.partition(".")[2], scale=scale)
@@ -178,13 +171,17 @@ class OutputFolder:
         return self.path / f"{name}{suffix or self.store.suffix}"
 
     def spread(self, name: str) -> Path:
-        """Return the path of the standard deviation of a sample's translations, (C, H, W) float32."""
-        suffix = self.image(name).name.removeprefix(Path(name).name)
-        return self.path / f"{name}{SPREAD}{self.store.spread_suffix(suffix)}"
+        """Return the path of the standard deviation of a sample's translations, float32."""
+        suffix = volume_suffix(self.image(name).name) or ".tif"
+        return self.path / f"{name}{SPREAD}{suffix}"
+
+    def translations(self, name: str) -> list[Path]:
+        """Return the paths of all files of a sample's translation."""
+        return [self.image(name), *[self.spread(name)] * self.has_spread]
 
     def is_written(self, name: str) -> bool:
         """Return whether all files of a sample's translation exist."""
-        return self.image(name).exists() and (not self.has_spread or self.spread(name).exists())
+        return all(file.exists() for file in self.translations(name))
 
     def prepare(self, existing: Existing) -> None:
         """Check that all results can be written, and create the folder.
@@ -221,9 +218,7 @@ class OutputFolder:
     def _results(self) -> dict[Path, Path]:
         """Return the result files by resolved path. Raise DataError if they collide with each other or with inputs."""
         names = self.layout.names
-        files = [self.image(name) for name in names]
-        files += [self.spread(name) for name in names if self.has_spread]
-        files += [self.path / name for name in _REPORTS]
+        files = [*chain.from_iterable(map(self.translations, names)), *(self.path / name for name in _REPORTS)]
         files += [self.path / gallery_image(kind, name) for name in names for kind in KINDS]
         results = {file.resolve(): file for file in files}
         if overwritten := results.keys() & {Path(str(file)).resolve() for file in self.layout.files}:
@@ -238,11 +233,10 @@ class OutputFolder:
         test.py writes the source to the gallery before each image. An image without this source is not from test.py.
         """
         written = {name: (self.path / gallery_image(KINDS[0], name)).exists() for name in self.layout.names}
-        foreign = [self.image(name) for name, is_own in written.items() if not is_own]
-        if self.has_spread:
-            has_own = bool(self._recorded().get("spread"))
-            foreign += [self.spread(name) for name, is_own in written.items() if not (is_own and has_own)]
-        foreign = [file for file in foreign if file.exists()]
+        foreign = [file for name, is_own in written.items() if not is_own for file in self.translations(name)]
+        if self.has_spread and not self._recorded().get("spread"):
+            foreign += map(self.spread, self.layout.names)
+        foreign = [file for file in dict.fromkeys(foreign) if file.exists()]
         if not (self.path / SOURCES).is_dir():
             foreign += [self.path / name for name in _REPORTS if (self.path / name).exists()]
         if foreign:

@@ -1,6 +1,6 @@
 """Pictures of a translated volume: its middle slices along the three axes, side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,30 +14,25 @@ _DIFFERENCE = 200.0  # difference in units of the targets that is shown as black
 
 
 def pictures(
-    source: np.ndarray,
-    target: np.ndarray | None,
-    fake: np.ndarray,
-    mask: np.ndarray | None,
-    spacing: Sequence[float],
-    window: tuple[float, float],
+    volumes: Mapping[str, np.ndarray], mask: np.ndarray | None, spacing: Sequence[float], window: tuple[float, float]
 ) -> dict[str, Tensor]:
-    """Return (3, H, W) uint8 pictures: "source", "translated" and, with a target, "target" and "difference".
+    """Return (3, H, W) uint8 pictures of the volumes. With a target, add a picture "difference".
 
     Each picture shows the axial, the coronal and the sagittal slice through the middle of the mask. The patient's head
     is at the top, and the patient's left is on the right. The difference is grey where target and translation agree.
 
-    source, target, fake, mask: Volumes (D, H, W) in LPS order. Without a mask, slices go through the middle.
+    volumes: "source", "translated" and perhaps "target", (D, H, W) in LPS order. Others are not shown.
+    mask: Volume that is above 0 inside. None: slices go through the middle of the volumes.
     spacing: Distances of voxels along x, y and z, in mm. The pictures have square pixels.
     window: Values of targets that are black and white.
     """
-    inside = [np.arange(side) for side in source.shape] if mask is None or not mask.any() else np.nonzero(mask > 0)
+    sides = volumes["source"].shape
+    inside = [np.arange(side) for side in sides] if mask is None or not mask.any() else np.nonzero(mask > 0)
     middle = [(int(places.min()) + int(places.max())) // 2 for places in inside]
-    volumes = {"source": (source, value_window(source)), "translated": (fake, window)}
-    if target is not None:
-        volumes["target"] = (target, window)
-    shown = {kind: _planes(volume, middle, spacing, *ends) for kind, (volume, ends) in volumes.items()}
-    if target is not None:
-        error = fake.astype(np.float32) - target.astype(np.float32)
+    ends = {"source": value_window(volumes["source"]), "translated": window, "target": window}
+    shown = {kind: _planes(volumes[kind], middle, spacing, *ends[kind]) for kind in ends if kind in volumes}
+    if "target" in volumes:
+        error = volumes["translated"].astype(np.float32) - volumes["target"]
         shown["difference"] = _planes(error, middle, spacing, -_DIFFERENCE, _DIFFERENCE)
     return shown
 

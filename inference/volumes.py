@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field, replace
-from itertools import islice
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from data.preprocessing import Preprocessing
 from data.volume_cache import AXES, Axis, value_window
 from data.volumes import Patients, SliceRule
 from inference.load import LoadedGenerator
-from inference.output_folder import INDEX, METRICS, ImageStore, OutputFolder, default_output, gallery_image, origin
+from inference.output_folder import INDEX, ImageStore, OutputFolder, default_output, gallery_image, origin
 from inference.outputs import write_report
 from inference.predictor import Predictor
 from inference.reading import PaddedSample, collected, fitted
@@ -41,7 +41,6 @@ _BATCH = 8  # slices
 _MOST_RATIO = 1.5  # largest ratio of the sides of a voxel for --average-axes
 _REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels", "size")
 _TITLES = {"mae": "MAE", "psnr": "PSNR", "ms_ssim": "MS-SSIM", "ssim": "SSIM"}
-_LISTED = 40  # patients in the table
 
 
 @dataclass(frozen=True)
@@ -83,40 +82,37 @@ class VolumeTranslator:
         Integers are rounded half to even. All values are clipped to `bounds`. The spread is the standard deviation of
         the translations of several checkpoints, float32 in units of the targets. It is None without `has_spread`.
         """
-        shape, n_axes = sources[0].shape, len(self.axes)
+        n_axes = len(self.axes)
         has_windows = self.rule.scales_sources
         scales = [(value_window(each) if has_windows else (0.0, 1.0), float(each.min())) for each in sources]
-        result = np.empty(shape, self.dtype)
-        total = np.zeros(shape, np.float32) if n_axes > 1 else None
-        spread = np.zeros(shape, np.float32) if self.predictor.has_spread else None
+        result = np.zeros(sources[0].shape, self.dtype if n_axes == 1 else np.float32)
+        spread = np.zeros(result.shape, np.float32) if self.predictor.has_spread else None
         for number in map(AXES.index, self.axes):
-            slices = [np.moveaxis(source, number, 0) for source in sources]
-            for first, fakes in self._batches(slices, scales):
-                part = slice(first, first + len(fakes))
-                if total is None:
-                    np.moveaxis(result, number, 0)[part] = self._final(fakes[:, 0])
-                else:
-                    np.moveaxis(total, number, 0)[part] += fakes[:, 0]
+            along = np.moveaxis(result, number, 0)
+            for part, fakes in self._batches([np.moveaxis(source, number, 0) for source in sources], scales):
+                along[part] = self._final(fakes[:, 0]) if n_axes == 1 else along[part] + fakes[:, 0]
                 if spread is not None:
                     np.moveaxis(spread, number, 0)[part] += fakes[:, 1] / n_axes
-        for z, plane in enumerate([] if total is None else total):
-            result[z] = self._final(plane / n_axes)
+        if n_axes > 1:
+            result /= n_axes
+            result = self._final(result).astype(self.dtype, copy=False)
         return result, spread
 
     def _final(self, values: np.ndarray) -> np.ndarray:
-        values = values.clip(*self.bounds)
-        return values if self.dtype.kind == "f" else np.rint(values)
+        """Clip and round float32 values in place, because a copy of a volume needs much memory."""
+        values.clip(*self.bounds, out=values)
+        return values if self.dtype.kind == "f" else np.rint(values, out=values)
 
-    def _batches(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale]) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield the first index of each batch, and its translations (and spreads), (N, C, H, W) float32."""
+    def _batches(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale]) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield the slices of each batch, and their translations (and spreads), (N, C, H, W) float32."""
         n_slices, height, width = slices[0].shape
         (top, _), (left, _) = self.rule.margins((height, width))
         for first in range(0, n_slices, self.batch_size):
-            indices = range(first, min(first + self.batch_size, n_slices))
-            fits = [self._fitted(slices, scales, index) for index in indices]
+            part = slice(first, first + self.batch_size)
+            fits = [self._fitted(slices, scales, index) for index in range(n_slices)[part]]
             fakes = self.predictor.translate(Batch.of([fit.padded for fit in fits]))
             images = torch.stack([fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]).numpy()
-            yield first, images[..., top : top + height, left : left + width]
+            yield part, images[..., top : top + height, left : left + width]
 
     def _fitted(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale], index: int) -> PaddedSample:
         """Return a slice, padded as in training. Without this padding, instance norm would see other statistics."""
@@ -130,20 +126,12 @@ class VolumeStore(ImageStore):
     """Names the files of translated volumes. Without a `suffix`, a file has the format of its source."""
 
     suffix: str = ""
-
-    @property
-    def other_suffixes(self) -> tuple[str, ...]:
-        """See ImageStore."""
-        return VOLUME_SUFFIXES
+    other_suffixes: tuple[str, ...] = VOLUME_SUFFIXES
 
     def suffix_of(self, source: File | None) -> str:
         """Return the suffix of a translation. DICOM series are translated to NIfTI."""
         own = str(source).removeprefix(volume_name(str(source)))
         return self.suffix or {"": ".nii.gz", ".nii": ".nii.gz", ".mhd": ".mha", ".nhdr": ".nrrd"}.get(own, own)
-
-    def spread_suffix(self, suffix: str) -> str:
-        """Return the suffix of the translation."""
-        return suffix
 
 
 def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -> None:
@@ -169,103 +157,96 @@ def translate_volumes(loaded: LoadedGenerator, request: Request, world: World) -
             if world.is_main:
                 made_by = origin(loaded, predictor, request, split, [str(each) for each in patients.folders])
                 folder.record(made_by, request.existing)
-        results = _Results(folder, patients, VolumeTranslator.of(loaded, predictor, request), request)
+        translator, results = VolumeTranslator.of(loaded, predictor, request), list[_Result]()
         problems, hidden = [*patients.problems] if world.is_main else [], None if world.is_main else True
         own = range(world.rank, len(patients), world.size)
         for index in tqdm(own, unit="volume", disable=hidden, dynamic_ncols=True):
             with collected(problems):
-                results.add(index)
-        results.finish(world, f"{loaded.name}: {folder.path.name}", made_by)
-        if problems := [problem for of_process in world.gather(problems) for problem in of_process]:
+                results.append(_translated(patients, index, translator, folder, request))
+        gathered = world.gather((results, problems))
+        if world.is_main:
+            results = sorted((result for of_process, _ in gathered for result in of_process), key=lambda x: x.row.name)
+            _report(results, folder.path, f"{loaded.name}: {folder.path.name}", translator.bounds, made_by)
+        if problems := [problem for _, of_process in gathered for problem in of_process]:
             raise DataError(*problems)
 
 
-@dataclass
-class _Results:
-    """Translates and measures the volumes of one process. At the end, the main process reports all volumes."""
+class _Result(NamedTuple):
+    """A translated patient. `figures` is empty without a target."""
 
-    folder: OutputFolder
-    patients: Patients
-    translator: VolumeTranslator
-    request: Request
-    figures: dict[str, Figures] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
-    n_kept: int = 0
+    row: Row
+    figures: Figures
+    is_kept: bool
 
-    def add(self, index: int) -> None:
-        """Translate and measure a patient; raise DataError if a volume cannot be read."""
-        name, volumes = self.patients.names[index], self.patients.volumes(index)
-        path, stored = self.folder.image(name), self.patients.by_name[name]["source"].path
-        source, bounds = volumes["source"], self.translator.bounds
-        target, mask = (volumes[kind].array if kind in volumes else None for kind in ("target", "mask"))
-        spacing = source.geometry.spacing
-        if self.request.average_axes and max(spacing) > _MOST_RATIO * min(spacing):
-            sides = "x".join(map(exact, spacing))
-            logger.warning("%s: has voxels of %s mm. --average-axes is meant for cubic voxels", name, sides)
-        fake, spread = self._kept(name, source.geometry), None
-        is_kept = fake is not None
-        if fake is None:
-            sources = [volume.array for kind, volume in volumes.items() if is_source(kind)]
-            fake, spread = self.translator.translate(sources)
-            if mask is not None:
-                fake[mask <= 0] = bounds[0]
-        low, high = self.request.window or bounds
-        shown = pictures(source.array, target, fake, mask, spacing, (low, high))
-        images = {kind: gallery_image(kind, name) for kind in shown}
-        for kind, file in images.items():
-            write_png(self.folder.path / file, shown[kind])
-        if not is_kept:
-            write_volume(path, fake, stored)
-        if spread is not None:
-            write_volume(self.folder.spread(name), spread, stored)
-        figures = {} if target is None else volume_figures(target, fake, mask, bounds)
-        if figures:
-            self.figures[name] = figures
-        self.rows.append(Row(name, images, path.name, {_TITLES[key]: figures[key] for key in _TITLES if figures}))
 
-    def _kept(self, name: str, geometry: Geometry) -> np.ndarray | None:
-        """Return the existing translation of a patient if --existing is keep and the file is complete."""
-        if self.request.existing == "keep" and self.folder.is_written(name):
-            with suppress(DataError):
-                volume = read_volume(self.folder.image(name))
-                if volume.geometry.difference(geometry) is None:
-                    self.n_kept += 1
-                    return volume.array
-        return None
+def _translated(
+    patients: Patients, index: int, translator: VolumeTranslator, folder: OutputFolder, request: Request
+) -> _Result:
+    """Translate and measure a patient, and write all files. Raise DataError if a volume cannot be read."""
+    name, volumes = patients.names[index], patients.volumes(index)
+    arrays, geometry = {kind: volume.array for kind, volume in volumes.items()}, volumes["source"].geometry
+    mask, bounds = arrays.pop("mask", None), translator.bounds
+    if request.average_axes and max(geometry.spacing) > _MOST_RATIO * min(geometry.spacing):
+        sides = "x".join(map(exact, geometry.spacing))
+        logger.warning("%s: has voxels of %s mm. --average-axes is meant for cubic voxels", name, sides)
+    kept, spread = _kept(folder, name, geometry) if request.existing == "keep" else None, None
+    if kept is None:
+        arrays["translated"], spread = translator.translate([arrays[kind] for kind in filter(is_source, arrays)])
+        if mask is not None:
+            arrays["translated"][mask <= 0] = bounds[0]
+    else:
+        arrays["translated"] = kept
+    low, high = request.window or bounds
+    shown = pictures(arrays, mask, geometry.spacing, (low, high))
+    images = {kind: gallery_image(kind, name) for kind in shown}
+    for kind, file in images.items():
+        write_png(folder.path / file, shown[kind])
+    path, stored = folder.image(name), patients.by_name[name]["source"].path
+    if kept is None:
+        write_volume(path, arrays["translated"], stored)
+    if spread is not None:
+        write_volume(folder.spread(name), spread, stored)
+    has_target = "target" in arrays
+    figures = volume_figures(arrays["target"], arrays["translated"], mask, bounds) if has_target else {}
+    row = Row(name, images, path.name, {_TITLES[key]: figures[key] for key in _TITLES if figures})
+    return _Result(row, figures, kept is not None)
 
-    def finish(self, world: World, title: str, made_by: Mapping[str, Any]) -> None:
-        """Gather the results of all processes. The main process writes the gallery, and metrics.json with targets."""
-        gathered = world.gather((self.rows, self.figures, self.n_kept))
-        if not world.is_main:
-            return
-        rows = sorted((row for of_process, *_ in gathered for row in of_process), key=lambda row: row.name)
-        figures = {name: values for _, of_process, _ in gathered for name, values in of_process.items()}
-        n_kept = sum(of_process for *_, of_process in gathered)
-        if rows:
-            write_gallery(self.folder.path / INDEX, rows, title)
-            if n_kept:
-                logger.info("kept         %s", counted(n_kept, "existing volume"))
-            logger.info("translated   %s: %s", counted(len(rows) - n_kept, "volume"), self.folder.path)
-            logger.info("gallery      %s", self.folder.path / INDEX)
-        if figures:
-            figures, of_all = dict(sorted(figures.items())), summary(figures)
-            report = {"patients": figures, **of_all, "range": self.translator.bounds, "whole": {}}
-            report["origin"] = {**made_by, "n_kept": n_kept}
-            write_report(report, list(_table(figures, of_all)), self.folder.path)
+
+def _kept(folder: OutputFolder, name: str, geometry: Geometry) -> np.ndarray | None:
+    """Return the existing translation of a patient if all its files exist and it is complete."""
+    if folder.is_written(name):
+        with suppress(DataError):
+            volume = read_volume(folder.image(name))
+            return volume.array if volume.geometry.difference(geometry) is None else None
+    return None
+
+
+def _report(
+    results: Sequence[_Result], output: Path, title: str, bounds: tuple[float, float], made_by: Mapping[str, Any]
+) -> None:
+    """Write the gallery, and metrics.json if there are targets."""
+    n_kept = sum(result.is_kept for result in results)
+    if results:
+        write_gallery(output / INDEX, [result.row for result in results], title)
+        if n_kept:
+            logger.info("kept         %s", counted(n_kept, "existing volume"))
+        logger.info("translated   %s: %s", counted(len(results) - n_kept, "volume"), output)
+        logger.info("gallery      %s", output / INDEX)
+    if figures := {result.row.name: result.figures for result in results if result.figures}:
+        of_all, about = summary(figures), {"origin": {**made_by, "n_kept": n_kept}}
+        report = {"patients": figures, **of_all, "range": bounds, "whole": {}, **about}
+        write_report(report, list(_table(figures, of_all)), output)
 
 
 def _table(figures: Mapping[str, Figures], of_all: Mapping[str, Figures]) -> Iterator[str]:
-    """Yield a row for each of the first patients, and the mean and standard deviation over all patients."""
-    mean, std = ([of_all[name][key] for key in _TITLES] for name in ("mean", "std"))
-    shown = dict(islice(figures.items(), _LISTED))
-    width = max(12, *map(len, shown))
+    """Yield a row for each patient, and the mean and standard deviation over all patients."""
+    width = max(12, *map(len, figures))
     yield f"{'patient':<{width}} " + "".join(f"{title:>10}" for title in _TITLES.values())
-    for name, values in shown.items():
+    for name, values in figures.items():
         yield f"{name:<{width}} " + "".join(f"{_shown(values[key]):>10}" for key in _TITLES)
-    if len(figures) > len(shown):
-        yield f"and {len(figures) - len(shown)} more in {METRICS}"
-    texts = [f"{title} {_shown(m)} ± {_shown(s)}" for title, m, s in zip(_TITLES.values(), mean, std, strict=True)]
-    yield f"{'mean':<{width}} {', '.join(texts)}; MAE in units of the targets, PSNR in dB"
+    ends = ((title, _shown(of_all["mean"][key]), _shown(of_all["std"][key])) for key, title in _TITLES.items())
+    means = ", ".join(f"{title} {mean} ± {std}" for title, mean, std in ends)
+    yield f"{'mean':<{width}} {means}; MAE in units of the targets, PSNR in dB"
 
 
 def _shown(value: float | None) -> str:
