@@ -246,7 +246,7 @@ def _lsgan(outputs: Outputs, aim: float) -> Tensor:
 
 
 def _feature_matching(fakes: Outputs, reals: Outputs, *, averages_layers: bool) -> Tensor:
-    """Return the L1 distance of features: the mean over scales of the sum (or 4 times the mean) over layers."""
+    """Return the L1 distance of features, averaged over scales. Sum the layers, or return 4 times their mean."""
     return _total(
         F.l1_loss(fake, real.detach()) * (4 / len(of_fake.features) if averages_layers else 1) / len(fakes)
         for of_fake, of_real in zip(fakes, reals, strict=True)

@@ -11,7 +11,7 @@ class Ensemble(nn.Module):
     """A network that returns the mean of the outputs of several generators.
 
     generators: Networks with outputs of the same shape. Their only argument is the condition.
-    has_spread: Whether to append the standard deviation of the outputs, with divisor n, as further channels.
+    has_spread: Whether to append the standard deviation of the n outputs (with divisor n) as additional channels.
     """
 
     def __init__(self, generators: Sequence[nn.Module], *, has_spread: bool = False) -> None:

@@ -22,7 +22,7 @@ def scale_weights(side: int) -> tuple[float, ...]:
     """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
 
     Images of 176 pixels or more have all five scales. Smaller images have fewer: the window must fit in the smallest
-    scale, and torchmetrics must accept the number of scales. The fewer weights sum to 1.
+    scale, and torchmetrics must accept the number of scales. Their weights sum to 1.
     """
     n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= WINDOW)
     weights = SCALE_WEIGHTS[:n_scales]
