@@ -72,7 +72,7 @@ def parse_yaml(text: str, origin: str) -> object:
     except NestingError as error:
         line = error.value.start_mark.line + 1
         raise ConfigError(f"{origin}, line {line}: {error}; write it without this nesting") from error
-    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # for example "\Uffffffff"
+    except (yaml.YAMLError, RecursionError, ValueError, OverflowError) as error:  # escapes such as "\Uffffffff"
         mark = getattr(error, "problem_mark", None)
         at_line = "" if mark is None else f", line {mark.line + 1}"
         reason = str(getattr(error, "problem", error)).partition("\n")[0]
