@@ -45,12 +45,8 @@ def _layout_rules(config: Config) -> Iterator[Rule]:
     yield is_possible, "data.source_range", f"[low,high] {chosen}, which has no volumes"
     if layout.has_volumes:
         yield data.preprocess in ("crop", "none"), "data.preprocess", f"crop or none {chosen}, whose voxels have a size"
-        n_folders = len(data.source_folder) if data.is_stacked else 1
-        yield (
-            data.source_channels == n_folders,
-            "data.source_channels",
-            f"{n_folders}, a channel for each source volume",
-        )
+        n, key = len(data.source_folder) if data.is_stacked else 1, "data.source_channels"
+        yield data.source_channels == n, key, f"{n}, a channel for each source volume"
         yield data.target_channels == 1, "data.target_channels", f"1 {chosen}"
         expected = f"fewer: sources have {data.n_source_channels} channels, and at most {MAX_CHANNELS} are supported"
         yield data.n_source_channels <= MAX_CHANNELS, "data.neighbours", expected

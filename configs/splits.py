@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from data.loader import max_bad_samples
 from data.map_reader import fitting, read_part, stack_files
 from data.preprocessing import no_data
 from data.validation_split import possible_shares, split_validation
+from data.volume_checks import value_ranges
 from utils.errors import ConfigError
 from utils.files import expanded
 from utils.log import logger
@@ -164,7 +165,8 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
     """
     data, measured = config.data, dict[str, Any]()
     if data.has_volumes:
-        return {key: bounds for key, bounds in _ranges_of_slices(layout) if getattr(data, key) is None}
+        ranges = {f"{kind}_range": bounds for kind, bounds in value_ranges(layout).items()}
+        return {key: bounds for key, bounds in ranges.items() if getattr(data, key) is None}
     for side, n_channels in (("source", data.source_channels), ("target", data.target_channels)):
         is_missing = getattr(data, f"{side}_range") is None
         first = _image_files(layout, 0, side) if is_missing and len(layout) else []
@@ -178,18 +180,6 @@ def measured_settings(config: Config, layout: Layout) -> dict[str, Any]:
         if side == "target" and data.target_files is None:
             measured["target_files"] = _target_files(first[0], str(channels[0][0].dtype), n_channels)
     return measured
-
-
-def _ranges_of_slices(layout: Layout) -> Iterator[tuple[str, list[float]]]:
-    """Yield (name, [lowest value, highest value]) for each range setting. Measure a few slices."""
-    sides = {"source_range": (layout.sides[0], "source"), "target_range": (layout.sides[-1], "source")}
-    if len(layout.sides) == 1:
-        sides["target_range"] = (layout, "target")
-    for key, (side, kind) in sides.items():
-        indices = np.linspace(0, len(side) - 1, min(_MEASURED_SAMPLES, len(side))).astype(int)
-        maps = [side.read(int(index)).maps for index in indices]
-        if values := [images[kind].numpy() for images in maps if kind in images]:
-            yield key, _bounds(values)
 
 
 def _image_files(layout: Layout, index: int, side: str) -> Sequence[Blob]:

@@ -22,7 +22,7 @@ from utils.plain_values import read_json
 Axis = Literal["axial", "coronal", "sagittal"]
 AXES: tuple[Axis, ...] = ("axial", "coronal", "sagittal")
 """Names of the axes of an array (D, H, W) that is stored in LPS order."""
-_FORMAT = 2  # version of the cache files, part of each key
+_FORMAT = 3  # version of the cache files, part of each key
 _PERCENTILES = (0.1, 99.9)
 
 
@@ -52,9 +52,9 @@ class CachedVolume:
     """A volume in the cache.
 
     file: .npy file with the slices, (S, H, W).
-    geometry, orientation, has_orientation: See Volume.
-    is_varied: For each slice, whether the slice has more than one value.
-    is_inside: For each slice, whether any value is above 0.
+    geometry: See Volume.
+    orientation: Directions of the stored axes, such as "RAS", or "unknown".
+    is_used: For each slice, whether it has more than one value. In masks: whether it has a value above 0.
     dtype: NumPy name of the values' type: uint8, uint16, int16 or float32.
     lowest, highest: Values of the volume.
     window: Percentiles 0.1 and 99.9 of all values above the lowest value. Padding has the lowest value.
@@ -66,9 +66,7 @@ class CachedVolume:
     file: str
     geometry: Geometry
     orientation: str
-    has_orientation: bool
-    is_varied: list[bool]
-    is_inside: list[bool]
+    is_used: list[bool]
     dtype: str
     lowest: float
     highest: float
@@ -140,15 +138,13 @@ def _added(file: VolumeFile, described: Path, axis: Axis, is_mask: bool) -> Cach
         np.lib.format.write_array_header_1_0(opened, np.lib.format.header_data_from_array_1_0(slices))
         opened.write(slices.data)  # np.save would hide that the disk is full
     _mapped.cache_clear()  # it may hold the map of a damaged file
-    lowest, highest = float(array.min()), float(array.max())
+    lowest, highest = (float(str(value)) for value in (array.min(), array.max()))  # str gives 0.1, not 0.10000000149
     flat = slices.reshape(len(slices), -1)
     cached = CachedVolume(
         file=str(stored),
         geometry=volume.geometry,
-        orientation=volume.orientation,
-        has_orientation=volume.has_orientation,
-        is_varied=(flat.max(axis=1) > flat.min(axis=1)).tolist(),
-        is_inside=(flat.max(axis=1) > 0).tolist(),
+        orientation=volume.orientation if volume.has_orientation else "unknown",
+        is_used=(flat.max(axis=1) > (0 if is_mask else flat.min(axis=1))).tolist(),
         dtype=str(array.dtype),
         lowest=lowest,
         highest=highest,

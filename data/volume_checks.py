@@ -50,6 +50,14 @@ def _span(rows: Sequence[Sequence[float]]) -> str:
     return " to ".join(dict.fromkeys("x".join(f"{number:.6g}" for number in end) for end in ends))
 
 
+def value_ranges(layout: Layout) -> dict[str, list[float]]:
+    """Return the lowest and the highest value of all volumes, for "source" and "target" (if there are targets)."""
+    ends = defaultdict[str, list[float]](list)
+    for _, _, kind, volume in _volumes({"": layout}):
+        ends["source" if is_source(kind) else kind] += [volume.lowest, volume.highest]
+    return {kind: [min(values), max(values)] for kind, values in ends.items() if kind != "mask"}
+
+
 def volume_warnings(
     splits: Mapping[str, Layout], axis: str, source_range: object, target_range: object
 ) -> Iterator[str]:
@@ -98,7 +106,7 @@ def _fault(kind: str, volume: CachedVolume, bounds: object) -> str | None:
         return f"the {kind} has no value below {_AIR}, but air is -1000 HU. {remedy}"
     if is_hu and volume.border == 0:
         return f"the {kind} is 0 outside the body, but air is -1000 HU. Set these voxels to -1024"
-    if not volume.has_orientation:
+    if volume.orientation == "unknown":
         return "a file states no orientation, so left and right are unknown. Compare it with the original scan"
     return None
 

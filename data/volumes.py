@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data.batch import DataError, LoadingError, Sample
-from data.files.volume_file import VOLUME_SUFFIXES, Geometry, Volume, is_series, read_volume, volume_name
+from data.files.volume_file import VOLUME_SUFFIXES, Volume, is_series, read_volume, volume_name
 from data.folder import Folder, LocalFolder
 from data.layout import Layout, PairingError, Provenance, RegisteredLayout
 from data.map_reader import is_source
@@ -87,7 +87,7 @@ class Patients(Layout):
         """Read the volumes of a patient, by type of map; raise DataError if they cannot be read or do not fit."""
         name = self.names[index]
         volumes = {kind: read_volume(file.path) for kind, file in self.by_name[name].items()}
-        _check_geometry(name, self.by_name[name], {kind: volume.geometry for kind, volume in volumes.items()})
+        _check_geometry(name, self.by_name[name], volumes)
         return volumes
 
     def read(self, index: int) -> Sample:
@@ -142,10 +142,12 @@ def _absence(root: Folder, split: str, pattern: str) -> str:
     return f"{folder}: holds no volume of the split {split}, expected {expected}"
 
 
-def _check_geometry(name: str, files: Mapping[str, VolumeFile], geometries: Mapping[str, Geometry]) -> None:
+def _check_geometry(
+    name: str, files: Mapping[str, VolumeFile], volumes: Mapping[str, Volume] | Mapping[str, CachedVolume]
+) -> None:
     """Raise DataError if a volume of a patient does not have the geometry of the source."""
-    for kind, geometry in geometries.items():
-        if difference := geometries["source"].difference(geometry):
+    for kind, volume in volumes.items():
+        if difference := volumes["source"].geometry.difference(volume.geometry):
             raise DataError(f"{name}: {files['source']} and {files[kind]} have the {difference}. {_RESAMPLE}")
 
 
@@ -233,7 +235,7 @@ class PairedVolumes(RegisteredLayout):
         places = (f"{each.patient}/{each.axis}" if has_axes else each.patient for each in self._slices)
         self.names = [f"{place}/{each.number:04}" for place, each in zip(places, self._slices, strict=True)]
         if opened:
-            n_all = sum(len(volumes["source"].is_varied) for *_, volumes in by_axis)
+            n_all = sum(len(volumes["source"].is_used) for *_, volumes in by_axis)
             used = f"{len(self):,} of {n_all:,} slices of {counted(len(opened), 'patient')}"
             lines = describe_volumes(self.patients, len(rule.axes), has_windows=rule.scales_sources)
             self.notes = [("slices", f"{used}; the others are empty or outside the mask"), *lines]
@@ -291,15 +293,14 @@ class PairedVolumes(RegisteredLayout):
 def _opened(name: str, files: Mapping[str, VolumeFile], folder: Path, axis: Axis) -> Mapping[str, CachedVolume]:
     """Return the volumes of a patient; raise DataError if a volume cannot be read or does not fit the source."""
     volumes = {k: cached_volume(file, folder, axis, is_mask=k == "mask") for k, file in files.items()}
-    _check_geometry(name, files, {kind: volume.geometry for kind, volume in volumes.items()})
+    _check_geometry(name, files, volumes)
     return volumes
 
 
 def _used_slices(volumes: Mapping[str, CachedVolume]) -> list[int]:
     """Return the slices with a voxel inside the mask. Without a mask, source and target must vary in the slice."""
-    if "mask" in volumes:
-        return np.flatnonzero(volumes["mask"].is_inside).tolist()
-    return np.flatnonzero(np.all([volume.is_varied for volume in volumes.values()], axis=0)).tolist()
+    used = [volumes["mask"]] if "mask" in volumes else volumes.values()
+    return np.flatnonzero(np.all([volume.is_used for volume in used], axis=0)).tolist()
 
 
 def _common_dtype(kind: str, patients: Iterable[Mapping[str, CachedVolume]]) -> np.dtype:

@@ -83,10 +83,10 @@ def test_slices_are_described(folder: Path, tmp_path: Path) -> None:
     file = file_of(save_volume(tmp_path / "m.mha", values))
     mask = cached_volume(file, folder, "axial", is_mask=True)
     assert_holds(mask, (values > 0).astype(np.uint8))
-    assert mask.is_inside == [True, True, False, False, True]
+    assert mask.is_used == [True, True, False, False, True]
     plain = cached_volume(file, folder, "axial")
     assert_holds(plain, values)
-    assert plain.is_varied == [False, True, True, False, False]
+    assert plain.is_used == [False, True, True, False, False]
 
 
 def test_percentiles_leave_out_the_lowest_value() -> None:
