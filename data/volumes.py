@@ -166,27 +166,21 @@ class SliceRule:
     scales_sources: bool = False
     least_sides: tuple[int, int] = (0, 0)
 
-    def source(self, slices: np.ndarray, index: int, window: tuple[float, float], lowest: float) -> np.ndarray:
-        """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W), and `padded`.
+    def source(self, slices: np.ndarray, index: int, window: tuple[float, float]) -> np.ndarray:
+        """Return a slice of a source with its neighbours, (2 * neighbours + 1, H, W).
 
-        slices: All slices, (S, H, W). lowest: Their lowest value.
-        window: Values that become 0 and 1, as float32, if sources are scaled.
+        slices: All slices, (S, H, W). window: Values that become 0 and 1, as float32, if sources are scaled.
         """
         reach = np.arange(index - self.neighbours, index + self.neighbours + 1)
-        stack = slices[reach.clip(0, len(slices) - 1)]
-        if not self.scales_sources:
-            return self.padded(stack, lowest)
+        stack: np.ndarray = slices[reach.clip(0, len(slices) - 1)]
         low, high = map(np.float32, window)
-        return self.padded((stack.astype(np.float32) - low) / (high - low), 0)
+        return (stack.astype(np.float32) - low) / (high - low) if self.scales_sources else stack
 
     def padded(self, slices: np.ndarray, value: float) -> np.ndarray:
         """Return (C, H, W) slices that are at least as large as `least_sides`."""
-        return np.pad(slices, [(0, 0), *self.margins(slices.shape[1:])], constant_values=value)
-
-    def margins(self, sides: Sequence[int]) -> list[tuple[int, int]]:
-        """Return how many rows, and how many columns, `padded` adds before and after a slice of this size."""
-        lacking = [max(0, least - side) for least, side in zip(self.least_sides, sides, strict=True)]
-        return [(number // 2, number - number // 2) for number in lacking]
+        lacking = [max(0, least - side) for least, side in zip(self.least_sides, slices.shape[1:], strict=True)]
+        widths = [(0, 0), *((number // 2, number - number // 2) for number in lacking)]
+        return np.pad(slices, widths, constant_values=value) if any(lacking) else slices
 
 
 class _Slice(NamedTuple):
@@ -275,7 +269,9 @@ class PairedVolumes(RegisteredLayout):
         """
         (_, _, volumes, number), rule = self._slices[index], self._rule
         sources = [volume for kind, volume in volumes.items() if is_source(kind)]
-        source = np.concatenate([rule.source(each.slices(), number, each.window, each.lowest) for each in sources])
+        stacks = [rule.source(volume.slices(), number, volume.window) for volume in sources]
+        lowest = [0 if rule.scales_sources else volume.lowest for volume in sources]
+        source = np.concatenate([*map(rule.padded, stacks, lowest)])
         target = mask = None
         if volume := volumes.get("target"):
             target = rule.padded(volume.slices()[number][None], volume.lowest)

@@ -36,7 +36,6 @@ from utils.gallery import Row, write_gallery
 from utils.log import logger
 from utils.text import counted, exact
 
-_Scale = tuple[tuple[float, float], float]  # window and lowest value of a source volume
 _BATCH = 8  # slices
 _MOST_RATIO = 1.5  # largest ratio of the sides of a voxel for --average-axes
 _REFUSED = ("instances", "feature_maps", "nodata", "style", "tile", "norm_window", "max_pixels", "size")
@@ -83,13 +82,14 @@ class VolumeTranslator:
         the translations of several checkpoints, float32 in units of the targets. It is None without `has_spread`.
         """
         n_axes = len(self.axes)
-        has_windows = self.rule.scales_sources
-        scales = [(value_window(each) if has_windows else (0.0, 1.0), float(each.min())) for each in sources]
+        windows = [value_window(source) if self.rule.scales_sources else (0.0, 1.0) for source in sources]
         result = np.zeros(sources[0].shape, self.dtype if n_axes == 1 else np.float32)
         spread = np.zeros(result.shape, np.float32) if self.predictor.has_spread else None
         for number in map(AXES.index, self.axes):
             along = np.moveaxis(result, number, 0)
-            for part, fakes in self._batches([np.moveaxis(source, number, 0) for source in sources], scales):
+            # padded as in training, because instance norm depends on the padding
+            slices = [self.rule.padded(np.moveaxis(source, number, 0), source.min()) for source in sources]
+            for part, fakes in self._batches(slices, windows, along.shape[1:]):
                 along[part] = self._final(fakes[:, 0]) if n_axes == 1 else along[part] + fakes[:, 0]
                 if spread is not None:
                     np.moveaxis(spread, number, 0)[part] += fakes[:, 1] / n_axes
@@ -103,21 +103,22 @@ class VolumeTranslator:
         values.clip(*self.bounds, out=values)
         return values if self.dtype.kind == "f" else np.rint(values, out=values)
 
-    def _batches(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale]) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield the slices of each batch, and their translations (and spreads), (N, C, H, W) float32."""
-        n_slices, height, width = slices[0].shape
-        (top, _), (left, _) = self.rule.margins((height, width))
+    def _batches(
+        self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]], sides: Sequence[int]
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield the slices of each batch, and the middle of their translations and spreads, (N, C, *sides) float32."""
+        n_slices, *padded = slices[0].shape
+        top, left = ((larger - side) // 2 for larger, side in zip(padded, sides, strict=True))
         for first in range(0, n_slices, self.batch_size):
             part = slice(first, first + self.batch_size)
-            fits = [self._fitted(slices, scales, index) for index in range(n_slices)[part]]
+            fits = [self._fitted(slices, windows, index) for index in range(n_slices)[part]]
             fakes = self.predictor.translate(Batch.of([fit.padded for fit in fits]))
             images = torch.stack([fit.window.cut(fake) for fit, fake in zip(fits, fakes, strict=True)]).numpy()
-            yield part, images[..., top : top + height, left : left + width]
+            yield part, images[..., top : top + sides[0], left : left + sides[1]]
 
-    def _fitted(self, slices: Sequence[np.ndarray], scales: Sequence[_Scale], index: int) -> PaddedSample:
-        """Return a slice, padded as in training. Without this padding, instance norm would see other statistics."""
-        sources = [self.rule.source(each, index, *scale) for each, scale in zip(slices, scales, strict=True)]
-        sample = Sample("slice", source=torch.from_numpy(np.concatenate(sources).astype(np.float32)))
+    def _fitted(self, slices: Sequence[np.ndarray], windows: Sequence[tuple[float, float]], index: int) -> PaddedSample:
+        stacks = [self.rule.source(each, index, window) for each, window in zip(slices, windows, strict=True)]
+        sample = Sample("slice", source=torch.from_numpy(np.concatenate(stacks).astype(np.float32)))
         return fitted(sample, self.preprocessing, keeps_size=True, source_is_ids=False)
 
 

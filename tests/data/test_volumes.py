@@ -59,7 +59,7 @@ def skipping(configured: Configured) -> Callable[..., Splits]:
 def assert_stack(slices: np.ndarray, axis: str, neighbours: int, index: int, expected: Tensor) -> None:
     rule = SliceRule(neighbours=neighbours)
     along = np.moveaxis(slices, ["axial", "coronal", "sagittal"].index(axis), 0)
-    assert torch.equal(torch.from_numpy(rule.source(along, index, (0, 1), 0)), expected)
+    assert torch.equal(torch.from_numpy(rule.source(along, index, (0, 1))), expected)
 
 
 @pytest.mark.parametrize("case", CASES["stacks"], ids=lambda case: f"{case['axis']} {case['neighbours']}")
