@@ -139,20 +139,27 @@ def large_copy(image: np.ndarray) -> np.ndarray:
     return copy
 
 
+def memory_excess(n_bytes: int) -> str:
+    """Return a text such as "more than a quarter of this machine's 34 GB", or "" if the memory is large enough."""
+    has_room = n_bytes <= memory_bytes() // _SHARE
+    return "" if has_room else f"more than a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
+
+
 def is_too_large(height: int, width: int, bytes_per_pixel: int) -> bool:
     """Return whether an image exceeds the limit of `pixels_allowed`."""
     if (n_pixels := _limits.n_pixels) is not None:
         return height * width > n_pixels
-    return height * width * bytes_per_pixel > memory_bytes() // _SHARE
+    return bool(memory_excess(height * width * bytes_per_pixel))
 
 
 def check_size(name: str, height: int, width: int, bytes_per_pixel: int = DECODED_BYTES) -> None:
     """Raise TooLargeError if the image `name` exceeds the limit of `pixels_allowed`."""
     if is_too_large(height, width, bytes_per_pixel):
-        size, n_pixels = f"{height * width * bytes_per_pixel / 1e9:.3g} GB", _limits.n_pixels
-        limit = f"{n_pixels} pixels" if n_pixels else f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
+        n_bytes, n_pixels = height * width * bytes_per_pixel, _limits.n_pixels
+        size = f"{n_bytes / 1e9:.3g} GB"
+        excess = f"more than {n_pixels} pixels" if n_pixels else memory_excess(n_bytes)
         raise TooLargeError(
-            f"{name}: {width}x{height} pixels take {size}, more than {limit}: cut it into smaller images. test.py also "
+            f"{name}: {width}x{height} pixels take {size}, {excess}: cut it into smaller images. test.py also "
             f"accepts --max-pixels {height * width}, and reads TIFF and .npy files of any size with --tile 1024"
         )
 

@@ -22,12 +22,11 @@ import numpy as np
 from data.batch import DataError
 from data.files import volume_header
 from data.files.stored_image import UnfitError
-from data.files.volume_header import FORMATS, META, NIFTI, Header, volume_suffix
+from data.files.volume_header import FORMATS, NIFTI, Format, Header, volume_suffix
 from utils.files import replacing
 from utils.text import counted, listed
 
 VOLUME_SUFFIXES = tuple(FORMATS)
-_SUFFIXES = {kind: suffix for suffix, kind in reversed(FORMATS.items())}
 _stderr = threading.Lock()  # two threads must not redirect stderr at the same time
 
 
@@ -47,8 +46,7 @@ class Geometry:
 
     def difference(self, other: "Geometry") -> str | None:
         """Return a text such as "sizes 64x64x20 and 64x64x21", or None if the geometries agree."""
-        limits: dict[str, Any] = {"size": 0, "spacing": 1e-3, "direction": 1e-3}
-        limits["origin"] = 0.01 * np.array(self.spacing)
+        limits = {"size": 0, "spacing": 1e-3, "direction": 1e-3, "origin": 0.01 * np.array(self.spacing)}
         for name, limit in limits.items():
             values = [getattr(each, name) for each in (self, other)]
             if (abs(np.subtract(*values)) > limit).any():
@@ -101,12 +99,15 @@ def read_volume(path: Path) -> Volume:
         DataError: The volume is missing, damaged or not supported, or SimpleITK is not installed.
     """
     with _one_line(path):
-        header, geometry, files = _opened(path)
-        array = _voxels(header) if header else _exact(map(_plane, files), geometry.size[::-1])
-        is_integer = all([_is_integer(plane, z) for z, plane in enumerate(array)])  # a list, to check all planes
+        geometry, source = _opened(path)
+        if isinstance(source, Header):
+            (array, is_integer), has_orientation = _voxels(source), source.has_orientation
+        else:
+            planes, array = map(_dicom_plane, source), np.empty(geometry.size[::-1], np.int16)
+            (array, is_integer), has_orientation = _collected(planes, array), True
         code, axes, flips, geometry = _turned(geometry)
         seen = np.ascontiguousarray(np.flip(array.transpose(axes), flips))
-        return Volume(seen, geometry, code, is_integer, has_orientation=header is None or header.has_orientation)
+        return Volume(seen, geometry, code, is_integer, has_orientation)
 
 
 def write_volume(path: Path, array: np.ndarray, like: Path) -> None:
@@ -119,20 +120,23 @@ def write_volume(path: Path, array: np.ndarray, like: Path) -> None:
         DataError: `like` cannot be read.
         OSError: The file cannot be written.
     """
-    kind = FORMATS[volume_suffix(path.name)]
+    form = FORMATS[suffix := volume_suffix(path.name)]
     with _one_line(like):
-        header, geometry, _ = _opened(like)
-        header = header if header and header.kind == kind else _converted_header(geometry, kind)
-    _, axes, flips, _ = _turned(geometry)
+        geometry, source = _opened(like)
+        header = source if isinstance(source, Header) and source.form == form else _converted_header(geometry, form)
+        _, axes, flips, _ = _turned(geometry)
     stored = np.flip(array, flips).transpose(np.argsort(axes))
     assert stored.shape == geometry.size[::-1], f"{array.shape} is not the shape of {like}"
-    planes = (np.ascontiguousarray(plane, array.dtype.newbyteorder("<")) for plane in stored)
-    parts: Iterable[Any] = chain([volume_header.file_head(header, array.dtype)], planes) if kind == NIFTI else planes
-    pack = zlib.compressobj(1, wbits=15 if kind == META else 31)  # zlib or gzip
-    content = [*map(pack.compress, parts), pack.flush()] if volume_suffix(path.name) != ".nii" else map(bytes, parts)
-    head = b"" if kind == NIFTI else volume_header.file_head(header, array.dtype, sum(map(len, content)))
+    content: Iterable[Any] = (np.ascontiguousarray(plane, array.dtype.newbyteorder("<")) for plane in stored)
+    if form == NIFTI:  # the header is compressed too
+        content = chain([volume_header.file_head(header, array.dtype)], content)
+    if suffix != ".nii":
+        pack = zlib.compressobj(1, wbits=form.zlib_bits)
+        content = [*map(pack.compress, content), pack.flush()]
+    if form != NIFTI:
+        content = [volume_header.file_head(header, array.dtype, sum(map(len, content))), *content]
     with replacing(path) as temporary, temporary.open("wb") as file:
-        file.writelines(chain([head], content))
+        file.writelines(content)
 
 
 @contextmanager
@@ -145,8 +149,8 @@ def _one_line(path: Path) -> Iterator[None]:
     except (EOFError, zlib.error) as error:
         raise DataError(f"{path}: is damaged or incomplete. Copy it again.") from error
     except (ValueError, KeyError, OverflowError, RuntimeError, struct.error) as error:
-        kind = FORMATS.get(volume_suffix(path.name), "a volume")
-        raise DataError(f"{path}: cannot be read as {kind}. Save it again.") from error
+        form = FORMATS.get(volume_suffix(path.name))
+        raise DataError(f"{path}: cannot be read as {form.name if form else 'a volume'}. Save it again.") from error
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}. Check its name and permissions.") from error
 
@@ -163,42 +167,41 @@ def _itk() -> Any:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Discard what C libraries write to stderr."""
-    with _stderr:
+    with _stderr, Path(os.devnull).open("wb") as null:
         sys.stderr.flush()
-        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
+        kept = os.dup(2)
+        os.dup2(null.fileno(), 2)
         try:
             yield
         finally:
             os.dup2(kept, 2)
             os.close(kept)
-            os.close(null)
 
 
-def _opened(path: Path) -> tuple[Header | None, Geometry, list[Path]]:
-    """Return the header of a file, or the files of a series in order; and the stored geometry."""
+def _opened(path: Path) -> tuple[Geometry, Header | list[Path]]:
+    """Return the stored geometry, and the header of a file or the sorted files of a series."""
     if path.is_dir():
-        return None, *_series(path)
+        return _series(path)
     header = volume_header.read_header(path)
     with TemporaryDirectory() as folder:
-        copy = Path(folder, "volume" + _SUFFIXES[header.kind])
+        copy = Path(folder, "volume" + header.form.suffix)
         copy.write_bytes(volume_header.file_head(header, np.dtype("<i2")))
         image = _information(copy)
-    geometry = Geometry(image.GetSize(), image.GetSpacing(), image.GetOrigin(), image.GetDirection())
+    geometry = Geometry(header.size, image.GetSpacing(), image.GetOrigin(), image.GetDirection())
     volume_header.check_right_angles(np.reshape(geometry.direction, (3, 3)))
     if not np.isfinite([*geometry.spacing, *geometry.origin]).all():
         raise ValueError(geometry)
-    return header, geometry, []
+    return geometry, header
 
 
-def _converted_header(geometry: Geometry, kind: str) -> Header:
+def _converted_header(geometry: Geometry, form: Format) -> Header:
     """Return a header of another format."""
     image = _itk().Image([2, 2, 2], _itk().sitkUInt8)
     image.SetSpacing(geometry.spacing)
     image.SetOrigin(geometry.origin)
     image.SetDirection(geometry.direction)
     with TemporaryDirectory() as folder:
-        _itk().WriteImage(image, path := str(Path(folder, "volume" + _SUFFIXES[kind])))
+        _itk().WriteImage(image, path := str(Path(folder, "volume" + form.suffix)))
         return replace(volume_header.read_header(Path(path)), size=geometry.size)
 
 
@@ -212,47 +215,43 @@ def _information(path: Path, image_io: str = "") -> Any:
 
 
 @_quiet()
-def _plane(path: Path) -> np.ndarray:
+def _dicom_plane(path: Path) -> np.ndarray:
     """Return the values of a DICOM file, (H, W)."""
-    image = _itk().ReadImage(str(path), imageIO="GDCMImageIO")
-    return np.asarray(_itk().GetArrayFromImage(image)[0])
+    return np.asarray(_itk().GetArrayFromImage(_itk().ReadImage(str(path), imageIO="GDCMImageIO"))[0])
 
 
-def _voxels(header: Header) -> np.ndarray:
-    """Read the voxels of a file, (D, H, W) uint8, uint16, int16 or float32."""
-    array, slope, intercept = np.empty(header.size[::-1], header.dtype), *header.scale
-    content, place = array.reshape(-1).view(np.uint8), -header.skip
+def _voxels(header: Header) -> tuple[np.ndarray, bool]:
+    """Read the voxels of a file, (D, H, W) uint8, uint16, int16 or float32. Return whether they are integers, too."""
+    array, place = np.empty(header.size[::-1], header.dtype), -header.skip
+    content = array.reshape(-1).view(np.uint8)
     with header.data.open("rb") as file:
         file.seek(header.start)
         for block in volume_header.blocks(file, header.is_packed):
-            start, end = max(place, 0), min(place + len(block), len(content))
-            if start < end:
-                content[start:end] = np.frombuffer(block, np.uint8)[start - place : end - place]
+            part = np.frombuffer(block, np.uint8)[max(-place, 0) : max(len(content) - place, 0)]
+            content[max(place, 0) :][: len(part)] = part
             place += len(block)
     if place < len(content):
         raise EOFError
-    if header.scale != (1, 0):
-        return _exact((plane * np.float64(slope) + intercept for plane in array), array.shape)
-    is_kept = array.dtype.str[1:] in ("u1", "u2", "i2", "f4")
-    return array.astype(array.dtype.newbyteorder("="), copy=False) if is_kept else _exact(array, array.shape)
+    if header.scale == (1, 0) and array.dtype.str[1:] in ("u1", "u2", "i2", "f4"):
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+        return _collected(array, array)
+    slope, intercept = header.scale
+    return _collected((plane * np.float64(slope) + intercept for plane in array), np.empty(array.shape, np.int16))
 
 
-def _exact(planes: Iterable[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Return planes as an array of int16, or of float32 if int16 cannot hold all values."""
-    array = np.empty(shape, np.int16)
+def _collected(planes: Iterable[np.ndarray], array: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Copy planes to an array. It becomes float32 if int16 cannot hold them. Return whether all are integers, too."""
+    is_integer = True
     with np.errstate(invalid="ignore", over="ignore"):
-        for number, plane in enumerate(planes):
+        for z, plane in enumerate(planes):
             if array.dtype == np.int16 and not np.array_equal(plane.astype(np.int16), plane):
                 array = array.astype(np.float32)
-            array[number] = plane
-    return array
-
-
-def _is_integer(plane: np.ndarray, z: int) -> bool:
-    if not np.isfinite(plane).all():
-        y, x = np.argwhere(~np.isfinite(plane))[0]
-        raise UnfitError(f"holds NaN or infinity at voxel ({x}, {y}, {z}). Replace it with a number.")
-    return bool((np.rint(plane) == plane).all())
+            array[z] = plane
+            if not np.isfinite(array[z]).all():
+                y, x = np.argwhere(~np.isfinite(array[z]))[0]
+                raise UnfitError(f"holds NaN or infinity at voxel ({x}, {y}, {z}). Replace it with a number.")
+            is_integer = is_integer and bool((np.rint(array[z]) == array[z]).all())
+    return array, is_integer
 
 
 def _series(folder: Path) -> tuple[Geometry, list[Path]]:
@@ -290,11 +289,7 @@ def _series(folder: Path) -> tuple[Geometry, list[Path]]:
 
 
 def _turned(geometry: Geometry) -> tuple[str, list[int], tuple[int, ...], Geometry]:
-    """Return the orientation of a stored volume, and how to turn it to LPS order.
-
-    Returns:
-        The orientation, the permutation of the axes of an array (D, H, W), the axes to flip then, and the new geometry.
-    """
+    """Return the orientation of a stored volume, and the volume in LPS order: axes and flips of (D, H, W), geometry."""
     code = str(_itk().DICOMOrientImageFilter.GetOrientationFromDirectionCosines(geometry.direction))
     order = [next(axis for axis in range(3) if code[axis] in letters) for letters in ("LR", "PA", "SI")]
     flipped = np.array([code[axis] in "RAI" for axis in order])

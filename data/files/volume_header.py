@@ -4,54 +4,78 @@ import re
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite, prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from data.files.stored_image import UnfitError
-from utils.machine import memory_bytes
+from data.files.stored_image import UnfitError, memory_excess
 from utils.text import printable
 
-NIFTI, META, NRRD = "NIfTI", "MetaImage", "NRRD"
+
+@dataclass(frozen=True)
+class Format:
+    """What differs between the formats. Only MetaImage and NRRD have text."""
+
+    name: str
+    suffix: str
+    zlib_bits: int  # 15: zlib, 31: gzip
+    separator: str = ""  # between key and value
+    header: bytes = b""  # pattern
+    required: frozenset[str] = frozenset()  # keys
+    is_packed: dict[str, bool] = field(default_factory=dict)  # whether the voxels are compressed, for each encoding
+    big_endian: str = ""
+    written: str = ""  # header of a file with compressed voxels
+
+
+_META_HEADER, _NRRD_HEADER = rb"(?ms).*?^ElementDataFile[^\n]*(\n|\Z)", rb"(?s)NRRD000.*?(\r?\n\r?\n|\Z)"
+_META_TEXT = "ObjectType = Image\nNDims = 3\nBinaryData = True\nBinaryDataByteOrderMSB = False\nCompressedData = True\n"
+_META_TEXT += "CompressedDataSize = {n_packed}\n{geometry}DimSize = {size}\nElementType = MET_{TYPE}\n"
+_META_TEXT += "ElementDataFile = LOCAL\n"
+_NRRD_TEXT = "NRRD0004\ntype: {type}\ndimension: 3\n{geometry}sizes: {size}\nendian: little\nencoding: gzip\n\n"
+NIFTI = Format("NIfTI", ".nii", 31)
+_META_ENCODINGS, _NRRD_ENCODINGS = {"true": True, "false": False}, {"gzip": True, "gz": True, "raw": False}
+_META_KEYS, _NRRD_KEYS = frozenset(("ObjectType", "BinaryData", "dimension")), frozenset(("encoding", "dimension"))
+META = Format("MetaImage", ".mha", 15, " = ", _META_HEADER, _META_KEYS, _META_ENCODINGS, "true", _META_TEXT)
+NRRD = Format("NRRD", ".nrrd", 31, ": ", _NRRD_HEADER, _NRRD_KEYS, _NRRD_ENCODINGS, "big", _NRRD_TEXT)
 FORMATS = {".nii": NIFTI, ".nii.gz": NIFTI, ".mha": META, ".mhd": META, ".nrrd": NRRD, ".nhdr": NRRD}
+
+_NIFTI_GEOMETRY = ((76, "8f"), (123, "B"), (252, "2h18f"))  # pixdim, xyzt_units, qform and sform
 _CODES = {2: "u1", 4: "i2", 8: "i4", 16: "f4", 64: "f8", 256: "i1", 512: "u2", 768: "u4", 1024: "i8", 1280: "u8"}
-_WORDS = {"uchar": "u1", "short": "i2", "ushort": "u2", "float": "f4", "int": "i4", "uint": "u4", "double": "f8"}
-_WORDS |= {"char": "i1", "signed char": "i1", "unsigned char": "u1", "unsigned short": "u2", "unsigned int": "u4"}
-_WORDS |= {f"{kind}{8 * n}": f"{kind[0]}{n}" for kind in ("int", "uint") for n in (1, 2, 4)}
-_PLACES = ((76, "8f"), (123, "B"), (252, "2h18f"))  # pixdim, xyzt_units, qform and sform of NIfTI
-_NUMBERS = {"space directions": 9, "space origin": 3, "spacings": 3, "TransformMatrix": 9, "Rotation": 9, "Offset": 3}
-_NUMBERS |= {"Orientation": 9, "Position": 3, "Origin": 3, "ElementSpacing": 3, "ElementSize": 3}
-_SPACES = {"left-posterior-superior", "lps", "right-anterior-superior", "ras", "left-anterior-superior", "las"}
-_SUPPORTED = {"ObjectType": {"image"}, "BinaryData": {"true"}, "HeaderSize": {"0"}, "CompressedData": {"true", "false"}}
-_SUPPORTED |= {"space": _SPACES, "encoding": {"raw", "gzip", "gz"}, "byte skip": {"0"}, "line skip": {"0"}}
-_ALIASES = {"NDims": "dimension", "DimSize": "sizes", "ElementType": "type", "ElementDataFile": "data file"}
-_ALIASES |= {"datafile": "data file", "ElementByteOrderMSB": "BinaryDataByteOrderMSB"}
+_TYPES = {"uchar": "u1", "short": "i2", "ushort": "u2", "float": "f4", "int": "i4", "uint": "u4", "double": "f8"}
+_TYPES |= {"char": "i1", "signed char": "i1", "unsigned char": "u1", "unsigned short": "u2", "unsigned int": "u4"}
+_TYPES |= {f"{kind}{8 * n}": f"{kind[0]}{n}" for kind in ("int", "uint") for n in (1, 2, 4)}
+# keys with another name in NRRD
+_ALIASES = {"NDims": "dimension", "DimSize": "sizes", "ElementType": "type", "CompressedData": "encoding"}
+_ALIASES |= {"ElementDataFile": "data file", "datafile": "data file"}
+_ALIASES |= {"ElementByteOrderMSB": "endian", "BinaryDataByteOrderMSB": "endian"}
+_SUPPORTED = {"ObjectType": "image", "BinaryData": "true", "dimension": "3"}
+_SUPPORTED |= {"HeaderSize": "0", "byte skip": "0", "line skip": "0"}
+_GREY = {"domain", "space", "???", "none", "1"}  # kinds of axes, or the number of channels
+_NUMBER = r"[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?"
+_VECTOR, _MATRIX = (rf"\(?\s*({_NUMBER}([\s,()]+|\Z)){{{n_numbers}}}" for n_numbers in (3, 9))
+_GEOMETRY = {"space": "left-posterior-superior|lps|right-anterior-superior|ras|left-anterior-superior|las"}
+_GEOMETRY |= dict.fromkeys(("space directions", "TransformMatrix", "Rotation", "Orientation"), _MATRIX)
+_GEOMETRY |= dict.fromkeys(("space origin", "Offset", "Position", "Origin"), _VECTOR)
+_GEOMETRY |= dict.fromkeys(("spacings", "ElementSpacing", "ElementSize"), _VECTOR)
 
 
 @dataclass(frozen=True)
 class Header:
-    """Checked header of a file. The voxels are integers or floats.
+    """Checked header of a file. The voxels are integers or floats."""
 
-    geometry: Part of the header with the geometry: 352 bytes of NIfTI in little-endian order, or lines of text.
-    data: File with the voxels.
-    start, skip: Number of bytes in front of the voxels, in this file and then in the decompressed content.
-    scale: Slope and intercept.
-    has_orientation: Whether the file states where left, posterior and superior are.
-    """
-
-    kind: str
+    form: Format
     size: tuple[int, ...]
     dtype: np.dtype
-    geometry: bytes
-    data: Path
-    start: int
-    skip: int
+    geometry: bytes  # 352 bytes of NIfTI in little-endian order, or lines of text
+    data: Path  # file with the voxels
+    start: int  # number of bytes in front of the voxels, in this file
+    skip: int  # and then in the decompressed content
     is_packed: bool
-    scale: tuple[float, float]
-    has_orientation: bool
+    scale: tuple[float, float]  # slope and intercept
+    has_orientation: bool  # whether the file states where left, posterior and superior are
 
 
 def volume_suffix(name: str) -> str:
@@ -74,24 +98,18 @@ def blocks(file: BinaryIO, is_packed: bool) -> Iterator[bytes]:
 
 
 def read_header(path: Path) -> Header:
-    """Read the header of a file.
-
-    Raises:
-        UnfitError: The volume is not supported.
-        EOFError, zlib.error: The file is damaged.
-        KeyError, OverflowError, ValueError, struct.error: The file has another format.
-    """
-    kind = FORMATS[suffix := volume_suffix(path.name)]
+    """Read the header of a file. Raise UnfitError if the volume is not supported, and other errors if it is damaged."""
+    form = FORMATS[suffix := volume_suffix(path.name)]
     twin = path.with_name(path.name[: -len(suffix)] + (".nii" if suffix == ".nii.gz" else ".nii.gz"))
-    if kind == NIFTI and twin.exists():
+    if form == NIFTI and twin.exists():
         raise UnfitError(f"{twin.name} is in the same folder. Keep one of the files.")
     with path.open("rb") as file:
-        is_packed = file.read(2) == b"\x1f\x8b"
+        is_packed = form == NIFTI and file.read(2) == b"\x1f\x8b"
         file.seek(0)
         begin = next(blocks(file, is_packed), b"")
     if not begin:
         raise EOFError
-    return _nifti_header(path, begin, is_packed) if kind == NIFTI else _text_header(path, begin, kind)
+    return _nifti_header(path, begin, is_packed) if form == NIFTI else _text_header(path, begin, form)
 
 
 def checked_size(size: Sequence[int], bytes_per_voxel: int) -> tuple[int, ...]:
@@ -105,9 +123,8 @@ def checked_size(size: Sequence[int], bytes_per_voxel: int) -> tuple[int, ...]:
         raise UnfitError(f"has {len(size)} dimensions, {text}. Save each volume as a file of its own.")
     if len(size) < 3 or min(size) == 1:
         raise UnfitError("is a single slice. For pictures, set data.layout=paired_folders.")
-    if n_bytes > memory_bytes() // 4:
-        limit = f"a quarter of this machine's {memory_bytes() / 1e9:.3g} GB"
-        raise UnfitError(f"states {text} voxels, {n_bytes / 1e9:,.1f} GB, more than {limit}. Cut it, if it is intact.")
+    if excess := memory_excess(n_bytes):
+        raise UnfitError(f"states {text} voxels, {n_bytes / 1e9:,.1f} GB, {excess}. Cut it, if it is intact.")
     return tuple(size)
 
 
@@ -120,93 +137,71 @@ def check_right_angles(matrix: np.ndarray) -> None:
         raise UnfitError("its axes are not at right angles. Resample it.")
 
 
-def _dtype(name: str | None, order: str) -> np.dtype:
+def _dtype(name: str | None, is_big: bool) -> np.dtype:
     if name is None:
         raise UnfitError("holds colours or complex numbers. Save one number per voxel.")
-    return np.dtype(order + name)
+    return np.dtype((">" if is_big else "<") + name)
 
 
 def _nifti_header(path: Path, begin: bytes, is_packed: bool) -> Header:
     """Parse a header of NIfTI-1 (https://nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h)."""
-    order = next((order for order in "<>" if begin.startswith(struct.pack(f"{order}i", 348))), None)
-    if order is None or begin[344:348] != b"n+1\0":
+    order = "<" if begin[0] else ">"
+    n_bytes, n_dimensions, *sizes = struct.unpack_from(f"{order}i36x8h", begin)
+    code, offset, slope, intercept, magic = struct.unpack_from(f"{order}h36x3f224x4s", begin, 70)
+    if n_bytes != 348 or magic != b"n+1\0":
         raise ValueError
-    n_dimensions, *sizes = struct.unpack_from(f"{order}8h", begin, 40)
-    code, offset, slope, intercept = struct.unpack_from(f"{order}h36x3f", begin, 70)
-    dtype = _dtype(_CODES.get(code), order)
-    geometry = bytearray(struct.pack("<i340x4s4x", 348, b"n+1"))
-    for place, form in _PLACES:
-        struct.pack_into(f"<{form}", geometry, place, *struct.unpack_from(f"{order}{form}", begin, place))
+    dtype = _dtype(_CODES.get(code), is_big=order == ">")
     size = checked_size(sizes[:n_dimensions], dtype.itemsize)
-    forms = np.frombuffer(geometry, "<i2", 2, 252)
-    if forms[1] > 0:  # SimpleITK replaces an sform with skewed axes
+    geometry = bytearray(struct.pack("<i340x4s4x", 348, b"n+1"))
+    for place, form in _NIFTI_GEOMETRY:
+        struct.pack_into(f"<{form}", geometry, place, *struct.unpack_from(f"{order}{form}", begin, place))
+    codes = np.frombuffer(geometry, "<i2", 2, 252)
+    if codes[1] > 0:  # SimpleITK replaces an sform with skewed axes
         check_right_angles(np.frombuffer(geometry, "<f4", 12, 280).reshape(3, 4)[:, :3])
     is_scaled = slope != 0 and isfinite(slope) and isfinite(intercept)
     scale, skip = (slope, intercept) if is_scaled else (1.0, 0.0), max(352, int(offset))
-    return Header(NIFTI, size, dtype, bytes(geometry), path, 0, skip, is_packed, scale, bool(forms.any()))
+    return Header(NIFTI, size, dtype, bytes(geometry), path, 0, skip, is_packed, scale, bool(codes.any()))
 
 
-def _text_header(path: Path, begin: bytes, kind: str) -> Header:
+def _text_header(path: Path, begin: bytes, form: Format) -> Header:
     """Parse a header of MetaImage or NRRD. Keys that matter neither for voxels nor for geometry are left out."""
-    separator, end = ("=", rb"(?m)^ElementDataFile.*(\n|\Z)") if kind == META else (":", rb"\r?\n\r?\n|\Z")
-    if not (found := re.search(end, begin)) or (kind == NRRD and not begin.startswith(b"NRRD000")):
+    if not (found := re.match(form.header, begin)):
         raise ValueError
-    lines = begin[: found.end()].decode("latin-1").splitlines()
-    pairs = (line.partition(separator) for line in lines if not line.startswith("#"))
+    lines = found[0].decode("latin-1").splitlines()
+    pairs = (line.partition(form.separator.strip()) for line in lines if not line.startswith("#"))
     fields = {_ALIASES.get(name := key.strip(), name): value.strip() for key, _, value in pairs}
     words = {key: value.lower() for key, value in fields.items()}
-    data = _data_file(path, fields.get("data file", "LOCAL"))
-    kinds = f"{words.get('kinds', '')} {words.get('ElementNumberOfChannels', '')}".split()
-    type_name = _WORDS.get(words["type"].removeprefix("met_").removesuffix("_t"))
-    is_big = words.get("BinaryDataByteOrderMSB") == "true" or words.get("endian") == "big"
-    dtype = _dtype(type_name if {*kinds} <= {"domain", "space", "???", "none", "1"} else None, ">" if is_big else "<")
-    size = checked_size([int(number) for number in words["sizes"].split()], dtype.itemsize)
-    required = {"ObjectType", "BinaryData"} if kind == META else {"encoding"}
-    is_supported = all(words[key] in values for key, values in _SUPPORTED.items() if key in words)
-    if not (required <= words.keys() and is_supported and words["dimension"] == "3"):
-        raise ValueError
-    is_packed = words.get("CompressedData") == "true" or words.get("encoding") in ("gzip", "gz")
-    start = found.end() if data == path else 0
-    scale, has_orientation = (1.0, 0.0), kind == META or "space" in fields
-    geometry = _geometry_lines(fields, " = " if kind == META else ": ")
-    return Header(kind, size, dtype, geometry, data, start, 0, is_packed, scale, has_orientation)
-
-
-def _data_file(path: Path, name: str) -> Path:
-    """Return the file with the voxels: `path` for LOCAL, otherwise a file in its folder. Links may not lead outside."""
-    data = path.parent / name
-    is_inside = name == data.name and data.resolve().parent in (path.parent.resolve(), path.resolve().parent)
-    if name != "LOCAL" and not (is_inside and data.is_file()):
+    name = fields.get("data file", "LOCAL")
+    data = path if name == "LOCAL" else path.parent / name
+    folders = path.parent.resolve(), path.resolve().parent  # links may not lead outside
+    if data != path and not (name == data.name and data.resolve().parent in folders and data.is_file()):
         shown = printable(name)[:99]
         raise UnfitError(f"names {shown} as its data, which is not a file in its folder. Copy both files.")
-    return path if name == "LOCAL" else data
-
-
-def _geometry_lines(fields: dict[str, str], separator: str) -> bytes:
-    """Return the lines with the geometry, after a check that their values are numbers."""
-    lines = [f"space: {fields['space']}\n"] if "space" in fields else []
-    for key in [key for key in _NUMBERS if key in fields]:
-        numbers = [float(number) for number in re.split(r"[\s,()]+", fields[key]) if number]
-        if len(numbers) != _NUMBERS[key] or not re.fullmatch(r"(?a)[-+.\deE,()\s]{1,500}", fields[key]):
-            raise ValueError
-        lines.append(f"{key}{separator}{fields[key]}\n")
-    return "".join(lines).encode()
+    is_grey = {*words.get("kinds", "").split(), words.get("ElementNumberOfChannels", "1")} <= _GREY
+    type_name = words["type"].removeprefix("met_").removesuffix("_t")
+    dtype = _dtype(_TYPES.get(type_name) if is_grey else None, words.get("endian") == form.big_endian)
+    size = checked_size([int(number) for number in words["sizes"].split()], dtype.itemsize)
+    is_supported = all(words.get(key, value) == value for key, value in _SUPPORTED.items())
+    if not (is_supported and form.required <= words.keys()):
+        raise ValueError
+    geometry = ""
+    for key in [key for key in _GEOMETRY if key in fields]:
+        if len(fields[key]) > 500 or not re.fullmatch(_GEOMETRY[key], fields[key], re.ASCII | re.IGNORECASE):
+            raise ValueError(key)
+        geometry += f"{key}{form.separator}{fields[key]}\n"
+    start, is_packed = found.end() if data == path else 0, form.is_packed[words.get("encoding", "false")]
+    has_orientation = form == META or "space" in fields
+    return Header(form, size, dtype, geometry.encode(), data, start, 0, is_packed, (1.0, 0.0), has_orientation)
 
 
 def file_head(header: Header, dtype: np.dtype, n_packed: int = 0) -> bytes:
     """Return the header of a file with voxels of `dtype`. n_packed: Size of the compressed voxels, in bytes."""
-    text, size, type_name = header.geometry, " ".join(map(str, header.size)), dtype.str[1:]
-    if header.kind == NIFTI:
-        head, code = bytearray(header.geometry), next(code for code, name in _CODES.items() if name == type_name)
+    if header.form == NIFTI:
+        head, code = bytearray(header.geometry), next(code for code, name in _CODES.items() if name == dtype.str[1:])
         struct.pack_into("<8h", head, 40, 3, *header.size, 1, 1, 1, 1)
         struct.pack_into("<2h", head, 70, code, 8 * dtype.itemsize)
         struct.pack_into("<3f", head, 108, 352, 1, 0)
         return bytes(head)
-    word = next(word for word, name in _WORDS.items() if name == type_name)
-    if header.kind == NRRD:
-        start, end = f"NRRD0004\ntype: {word}\ndimension: 3\n", f"sizes: {size}\nendian: little\nencoding: gzip\n\n"
-    else:
-        start = "ObjectType = Image\nNDims = 3\nBinaryData = True\nBinaryDataByteOrderMSB = False\n"
-        start += f"CompressedData = True\nCompressedDataSize = {n_packed}\n"
-        end = f"DimSize = {size}\nElementType = MET_{word.upper()}\nElementDataFile = LOCAL\n"
-    return start.encode() + text + end.encode()
+    word, size = next(word for word, name in _TYPES.items() if name == dtype.str[1:]), "{} {} {}".format(*header.size)
+    values = {"type": word, "TYPE": word.upper(), "size": size, "geometry": header.geometry.decode()}
+    return header.form.written.format(n_packed=n_packed, **values).encode()
