@@ -29,7 +29,7 @@ MAX_PIXELS = 89_478_485  # Pillow's limit, because a tiny file can expand to mor
 HIDDEN = re.compile(  # names that begin with a dot, and folders that operating systems and NAS devices add
     r"(?i)/(\.|([#@$]recycle(\.bin)?|@(eadir|recently-snapshot)|[#~]snapshot|lost\+found|__macosx|system volume \w+)/)"
 )
-OWN_CLASSES = {"synthetic_facades": 12}  # number of classes, for layouts without this setting
+OWN_CLASSES = {"synthetic_facades": 12}  # number of classes, if the layout itself defines the classes
 BYTES, FLOATS, VALUES = "uint8", "float32 in [-1, 1]", "finite values"
 _TYPES: dict[str, Any] = {"ids": np.integer, BYTES: np.uint8, FLOATS: np.floating, VALUES: (np.integer, np.floating)}
 _DIGEST = b"rJ\n\x06sha256\x12@"  # start of the last metadata entry, which holds the digest of all bytes before it
@@ -43,11 +43,11 @@ class _OneLineError(ValueError):
 
 
 class ModelError(_OneLineError):
-    """A model file or a device cannot be used. The message is one line with the thing, its value and a remedy."""
+    """A model file or a device cannot be used. The message is one line: what is wrong, and how to fix it."""
 
 
 class ImageError(_OneLineError):
-    """An image cannot be translated. The message is one line with the thing, its value and a remedy."""
+    """An image cannot be translated. The message is one line: what is wrong, and how to fix it."""
 
 
 class Card(dict[str, Any]):
@@ -79,10 +79,10 @@ class Model:
         """Return the translation of an image: an RGB image, or (C, H, W) values in the unit of the training targets.
 
         EXIF orientation is applied. The translation's sides are the source's sides times the model's scale.
-        source: Path, PIL image or array: RGB (H, W, 3) uint8, (H, W) class ids, or values in the unit of the training
-            images, (C, H, W), (H, W, C) or (H, W). instances: Ids, as for source. source_images: Values, as for source.
-        features: Path, PIL image or (H, W, 3) uint8, of any size. For a float32 input: (H, W, C) floats in [-1, 1].
-        Volumes: source and result are (D, H, W) arrays in LPS order, data.axis first. Several source volumes: a list.
+        source: Path, PIL image or array. An array holds RGB (H, W, 3) uint8, class ids (H, W), or values in the unit of
+            the training images, (C, H, W), (H, W, C) or (H, W). instances, source_images: Ids or values, as for source.
+        features: Path, PIL image or (H, W, 3) uint8, of any size. If `inputs` says float32, give (H, W, C) in [-1, 1].
+        Volumes: source and result are (D, H, W) arrays in LPS order, data.axis first. Give several sources as a list.
         Raises ImageError if a map is missing, cannot be read, has a wrong type or size, or holds an unknown class id.
         """
         return self.batch([source], *(x if x is None else [x] for x in (instances, features, source_images)))[0]
@@ -135,7 +135,7 @@ class Model:
         n, shapes = self.inputs["source"][1] // len(reach), [x.shape for x in volumes]
         is_fit = len({*shapes}) == 1 and all(x.dtype.kind in "iuf" and x.size and np.isfinite(x).all() for x in volumes)
         if not is_fit or len(shapes) != n or len(shapes[0]) != 3:
-            raise ImageError(f"source: has the shapes {shapes}, expected {n} (D, H, W) of finite values. Give arrays.")
+            raise ImageError(f"source: has the shapes {shapes}. Give {n} finite (D, H, W) arrays of one shape.")
         crop = (data["crop_height"], data["crop_width"]) if data["preprocess"] == "crop" else (0, 0)
         more = [max(0, side - n) for side, n in zip(crop, shapes[0][1:], strict=True)]  # pads as in training
         padded = [np.pad(x, [(0, 0), *((m // 2, m - m // 2) for m in more)], constant_values=x.min()) for x in volumes]
@@ -227,7 +227,7 @@ def _load_onnx(file: Path, device: str) -> Model:
 
 
 def _scaled(volume: np.ndarray) -> np.ndarray:
-    """Map the percentiles 0.1 and 99.9 of the values above the lowest value to 0 and 1, as in training."""
+    """Scale the percentiles 0.1 and 99.9 to 0 and 1, as in training. Percentiles ignore the lowest value."""
     above = volume[volume > volume.min()]
     low, high = (np.float32(f"{x:.6g}") for x in np.percentile(above if above.size else volume, (0.1, 99.9)))
     return (volume.astype(np.float32) - low) / (high - low if high > low else np.float32(1))

@@ -87,7 +87,7 @@ class Predictor:
             return self._pixels(self._generate(batch))
 
     def split(self, image: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Split an image of `translate` into the translation and its standard deviation, float32 (or None)."""
+        """Split an image that `translate` returned into the translation and its float32 standard deviation, or None."""
         if not self.has_spread:
             return image, None
         fake, spread = image.chunk(2)
@@ -134,7 +134,7 @@ class Predictor:
         """Return the output of the generator as pixel values on the CPU."""
         fake, *spread = output.chunk(2, dim=1) if self.has_spread else (output,)
         pixels = self.conditioning.pixels(fake, self.target_dtype)
-        # float32 can hold all integers of target files
+        # with a spread, cat converts pixels to float32, which holds all integers of target files exactly
         return torch.cat([pixels, *map(self.conditioning.pixel_differences, spread)], dim=1).cpu()
 
     def _image_seed(self, name: str) -> Seed:

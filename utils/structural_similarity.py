@@ -1,6 +1,6 @@
 """SSIM (Wang et al. 2004) and MS-SSIM (Wang et al. 2003), computed together, with the conventions of torchmetrics.
 
-For images a and b, s = a + b and d = a - b have local means m and local variances v:
+Let s = a + b and d = a - b for two images a and b. Local means are written m, and local variances v:
 
     luminance = (m_s^2 - m_d^2 + 2 C1) / (m_s^2 + m_d^2 + 2 C1)    contrast = (v_s - v_d + 2 C2) / (v_s + v_d + 2 C2)
 
@@ -22,7 +22,7 @@ def scale_weights(side: int) -> tuple[float, ...]:
     """Return the weights of MS-SSIM's scales for images whose shorter side has `side` pixels.
 
     Images of 176 pixels or more have all five scales. Smaller images have fewer: the window must fit in the smallest
-    scale, and torchmetrics must accept the number of scales. Their weights sum to 1.
+    scale, and torchmetrics must accept the number of scales. The weights of fewer scales are normalized to sum to 1.
     """
     n_scales = next(n for n in range(5, 0, -1) if n == 1 or min(side >> (n - 1), side // (n - 1) ** 2) >= WINDOW)
     weights = SCALE_WEIGHTS[:n_scales]

@@ -85,12 +85,12 @@ def test_unbounded_translations_are_clipped_to_the_range_of_the_targets(tmp_path
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (noise(0)[0], r"shapes \[\(5, 6\)\], expected 1 \(D, H, W\)"),
-        ([noise(0), noise(1)], r"shapes \[\(4, 5, 6\), \(4, 5, 6\)\], expected 1"),
+        (noise(0)[0], r"shapes \[\(5, 6\)\]. Give 1 finite \(D, H, W\) array"),
+        ([noise(0), noise(1)], r"shapes \[\(4, 5, 6\), \(4, 5, 6\)\]. Give 1 "),
         ([], r"shapes \[\]"),
-        (np.zeros((0, 5, 6)), "expected 1"),
-        (np.full((2, 3, 4), np.nan), "finite values"),
-        (np.zeros((2, 3, 4), complex), "finite values"),
+        (np.zeros((0, 5, 6)), "Give 1 finite"),
+        (np.full((2, 3, 4), np.nan), "Give 1 finite"),
+        (np.zeros((2, 3, 4), complex), "Give 1 finite"),
         ("p001.nii.gz", r"p001\.nii\.gz: cannot be read"),
     ],
     ids=range(7),
