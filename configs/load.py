@@ -54,7 +54,7 @@ FORMER_VALUES: dict[str, Mapping[str, object]] = {  # former values of a key, wi
     "discriminator.spectral_norm": dict.fromkeys(_FORMERLY_TRUE, "all") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "generator.skips": dict.fromkeys(_FORMERLY_TRUE, "half") | dict.fromkeys(_FORMERLY_FALSE, "none"),
     "metrics.n_samples": {"none": 4},
-    "data.layout": {"shards": "paired_folders", "unpaired_shards": "unpaired_folders"},  # data.root can hold tar files
+    "data.layout": {"shards": "paired_folders", "unpaired_shards": "unpaired_folders"},  # these also read tar files
 }
 
 
@@ -65,7 +65,7 @@ def read_recipe(path: Path, folder: Path = Path(), *, is_base: bool = False) -> 
 
     Raises:
         OSError: The file cannot be read.
-        ConfigError: The file does not exist, is no YAML or is empty; or its base file is invalid or itself has a base.
+        ConfigError: The file does not exist, is empty or is not YAML. Or its base file is invalid or has a base.
     """
     file = find_recipe(path, folder)
     values = _read(file)

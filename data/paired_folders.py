@@ -1,4 +1,4 @@
-"""Layouts of pairs: one folder for each map (`paired_folders`), or two images in one file (`side_by_side`)."""
+"""Layouts of pairs: sources and targets in separate folders (`paired_folders`) or in one file (`side_by_side`)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -186,8 +186,8 @@ def _count_unmatched(indices: Mapping[str, Mapping[str, Blob]]) -> int:
 def _without_common_ending(index: Mapping[str, B]) -> Mapping[str, B]:
     """Remove the longest ending that all names have in common, such as _leftImg8bit. Only whole words are removed.
 
-    A number is not a word, so numbered frames keep different names. Only 0000, nnU-Net's first channel, counts as a
-    word. A single name is not shortened.
+    A number is not a word, so numbered frames keep different names. The exception is 0000, which marks the first
+    channel in nnU-Net's file names. A single name is not shortened.
     """
     if len(index) < 2:
         return index

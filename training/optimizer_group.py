@@ -118,9 +118,9 @@ class OptimizerGroup:
     def step(self, name: str, means: RunningMeans) -> None:
         """Update the weights from the accumulated gradients, or skip the update if a gradient is not finite.
 
-        The device checks the gradients in every precision, so the host does not wait. Other groups are still updated.
+        The device checks the gradients in every precision. The host does not wait. Other groups do not skip the update.
 
-        means: Receives the gradient norm before clipping under `name`, if gradients are clipped.
+        means: If gradients are clipped, their norm before clipping is added to these means, as gradient_norm/`name`.
         """
         for network in self.networks.values():
             network.receive_gradients()
@@ -201,7 +201,7 @@ def all_finite(tensors: Sequence[Tensor]) -> Tensor:
 class Plateau:
     """A factor of the learning rates, which is divided by 5 when progress stops, as in pix2pix.
 
-    patience: Number of epochs without progress before the division. Progress is a new best, lower by more than 1 %.
+    patience: Number of epochs without progress before the division. Progress means a metric below 99 % of the best.
     """
 
     patience: int = 5
@@ -271,7 +271,7 @@ class LearningRateSchedule:
 
 
 CHECKED_EVERY_STEPS = 10  # a check waits for the device
-MAX_SKIPPED = 10  # skipped updates in a row; a single bad batch causes fewer
+MAX_SKIPPED = 10  # skipped updates in a row; a single bad batch does not cause this many
 MAX_SKIPPED_SCALED = 50  # limit for float16, because GradScaler skips updates until it finds a scale
 
 
@@ -298,10 +298,10 @@ class SkippedUpdates:
             scale = group.scaler.get_scale()
             if in_a_row < (MAX_SKIPPED_SCALED if has_scale else MAX_SKIPPED) and not (has_scale and scale < 1):
                 continue
-            how = f", and its scale has fallen to {scale:g}" if has_scale else ""
+            how = f" The loss scale has fallen to {scale:g}." if has_scale else ""
             return UserError(
-                f"step {step}: gradients of the {name} were not finite {in_a_row} times in a row{how}, and these "
-                f"updates were skipped. The latest samples: {', '.join(self.recent_names)}. Lower "
+                f"step {step}: gradients of the {name} were not finite {in_a_row} times in a row, and these updates "
+                f"were skipped.{how} The latest samples: {', '.join(self.recent_names)}. Lower "
                 "optimizer.learning_rate, or use amp.opt_level=O0."
             )
         return None

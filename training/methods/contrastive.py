@@ -42,7 +42,7 @@ class TappedGenerator(nn.Module):
 
 
 class _Translation(NamedTuple):
-    """Translations of images (mirrored first if `flipped`), and detached features of the images before mirroring."""
+    """Translations and detached features of images. If `flipped`, only `fake` was computed from mirrored images."""
 
     fake: Tensor
     keys: Features
@@ -59,8 +59,8 @@ class Contrastive(Unpaired):
     objective: Losses of the translations in addition to the contrastive loss.
     optimizers: Group "generator" with the generator and the projection, and group "discriminator".
     taps: Names of the generator's layers whose features are compared.
-    shares_encoder: Whether the pass that translates the sources also provides their features. Dropout and batch norm
-        prevent this, because they make two passes of the generator differ.
+    shares_encoder: Whether the pass that translates the sources also provides their features. This is false with
+        dropout or batch norm, because a separate pass for the features would then compute other values.
     is_flipped: Whether the next pass mirrors its images, or None if this has not been decided yet.
     """
 
@@ -118,7 +118,7 @@ class Contrastive(Unpaired):
         return made
 
     def _update_generator(self, passes: Sequence[Pair], made: Sequence[_Translation]) -> None:
-        """Update generator and projection. Each backward pass is for one domain, so only one graph is in memory."""
+        """Update generator and projection. Each backward pass is for one domain, so only one autograd graph is kept."""
         sides = ("source", "target") if self.contrastive.identity else ("source",)
         halves = [(pair, kept, side) for pair, kept in zip(passes, made, strict=True) for side in sides]
         terms: dict[str, Tensor] = {}

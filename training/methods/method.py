@@ -57,7 +57,7 @@ class LazySequence(Sequence[Any]):
 class Method(ABC):
     """A training method: networks by name, their optimizer groups, and their joint update.
 
-    progress: Metric of a validation that measures progress. Lower is better.
+    progress: Name of the metric that shows whether a validation is better than earlier ones. Lower is better.
     networks: Every trained network by its name in checkpoints, in the order of the optimizer groups.
     optimizers: Optimizer groups by name. Each trained network belongs to one group.
     translators: Generators by direction, beginning with the default direction.
@@ -92,7 +92,7 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """The image pools in order of use, each with the map ("source" or "target") that has the size of its images."""
+        """The image pools in order of use. Each has the name of a map ("source" or "target") as large as its images."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
