@@ -62,7 +62,7 @@ def batches(config: Config, layout: Layout, n_workers: int) -> Generator[Batch]:
 
 @contextmanager
 def sides_of(root: Path, folder: Path) -> Iterator[dict[str, OpenLoader]]:
-    """Yield a function to open each loader, by the loader's name. Caches are filled first and removed at the end."""
+    """Yield loader names with functions that open the loaders. Caches are filled first and removed at the end."""
     loaders: dict[str, OpenLoader] = {"reference": partial(reference_batches, LabelMapFolders(root, width=1024))}
     with ExitStack() as stack:
         for name, cache in {"decoded": "none", "cache memory": "memory", "cache disk": f"{folder}/cache"}.items():

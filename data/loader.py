@@ -176,11 +176,11 @@ def read_fixed_samples(
     on_bad_sample: "skip" logs a bad sample and reads the next sample instead. "error" raises its error.
 
     Raises:
-        DataError: A sample cannot be used. With "skip": too many samples cannot be used.
+        DataError: A sample cannot be used. With "skip": there are too many bad samples.
     """
     samples, bad_samples, reasons = list[Sample](), BadSamples(len(layout)), list[str]()
     order = np.arange(len(layout))
-    if len(set(layout.groups)) < len(layout):  # samples of a group are alike, so spread them over the layout
+    if len(set(layout.groups)) < len(layout):  # samples of a group are alike, so use samples of many groups
         shown = np.linspace(0, len(layout) - 1, min(n_samples, len(layout)) + 2).astype(int)[1:-1]
         order = np.array([*dict.fromkeys([*shown, *order])])
     for index in map(int, order):
@@ -213,7 +213,7 @@ def training_batches(
     timeout_s, should_stop: See WorkerMonitor.
 
     Raises:
-        DataError: A sample cannot be used. If bad samples are skipped: too many samples cannot be used.
+        DataError: A sample cannot be used. If bad samples are skipped: there are too many bad samples.
         LoadingError: Loading failed for another reason.
         StoppedWaiting: `should_stop` returned True.
     """
@@ -275,7 +275,7 @@ def difference(saved: Tensor, layout: Layout) -> str | None:
     if not new and not n_gone:
         return None
     names = f" ({listed(new, 5)})" if new else ""
-    return f"{len(new)} names or files are new or have a new size{names}, {n_gone} are missing or had another size"
+    return f"{len(new)} names or files were added or changed in size{names}, {n_gone} were removed or changed in size"
 
 
 def _digests(layout: Layout) -> Iterator[tuple[int, str]]:

@@ -124,7 +124,7 @@ def choose_style(network: nn.Module, style: Tensor) -> None:
 
 
 def latent_channels(network: nn.Module) -> tuple[int, int]:
-    """Return how many noise and style values to draw for an image. A chosen style needs no style values."""
+    """Return how many noise and style values to draw for an image. After `choose_style`, draw no style values."""
     n_style = next((stem.in_features for stem in _parts(network, StyleStem) if stem.drawn is None), 0)
     return sum(layer.n_channels for layer in _parts(network, NoiseChannels)), n_style
 

@@ -41,8 +41,8 @@ class TranslationHints:
             "translations of different sources are alike: the generator has collapsed. Continue from an earlier "
             "checkpoint with a lower optimizer.learning_rate, or start again with another run.seed": len(fakes) > 1
             and _variety(fakes) < _ALIKE * _variety(sources),
-            f"translations equal their sources: they differ by {difference:.1f} levels of 255. Train longer, or lower "
-            "the weights of all losses except the adversarial loss": difference < _UNCHANGED,
+            f"translations equal their sources: they differ by {difference:.1f} on a scale of 0 to 255. Train "
+            "longer, or lower the weights of all losses except the adversarial loss": difference < _UNCHANGED,
         }
         for number, holds in enumerate(found.values()):
             self._in_a_row[number] = self._in_a_row[number] + 1 if holds else 0
@@ -57,7 +57,7 @@ def _correlation(sources: Tensor, fakes: Tensor) -> float:
 
 
 def _variety(images: Tensor) -> float:
-    """Return the variance between (N, 3, H, W) images divided by their total variance. Grey images give 0."""
+    """Return the variance between (N, 3, H, W) images divided by their total variance. Images of one grey give 0."""
     between = images.var(0, correction=0).mean()
     whole = (images - images.mean((0, 2, 3), keepdim=True)).square().mean()
     return float(between / whole.clamp(min=_LEAST_CONTRAST**2))

@@ -54,9 +54,9 @@ class MetricsConfig(Section, prefix="metrics."):
     """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual` but no download. Its values are not
     comparable with published values."""
     shift_reach: int | None = number(None, most=16)
-    """Also compute L1, PSNR and SSIM after the best shift of each translation, by at most this many pixels. The best
-    shifts are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value of
-    loss.shift_reach. 0: off."""
+    """Also compute L1, PSNR and SSIM with each translation at its best shift, which is at most this many pixels. The
+    best shifts are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value
+    of loss.shift_reach. 0: off."""
     label_colors: str | None = setting(
         None, lambda name: name is None or name.strip(), "null, cityscapes, cmp_facades or a YAML file"
     )

@@ -110,7 +110,7 @@ def test_the_cache_notices_tar_files_that_were_packed_again(tars: Path, tmp_path
         path.unlink()
     to_shards(tmp_path / "pairs", tars, 4000)
     assert not first().any()
-    assert "1 are missing or had another size" in (difference(saved, opened(tars)) or "")
+    assert "1 were removed or changed in size" in (difference(saved, opened(tars)) or "")
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ def replace(root: Path) -> None:
     save_image(root / "train_img" / "b.jpg", np.full((32, 64, 3), 9, np.uint8))
 
 
-NEW = "names or files are new or have a new size"
+NEW = "names or files were added or changed in size"
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
-    (add, rf"4 {NEW} \(sample z, z.*\), 0 are missing"),
-    (remove, rf"0 {NEW}, 4 are missing"),
-    (rename, rf"4 {NEW} \(sample bb, .*\), 4 are missing"),
-    (replace, rf"1 {NEW} \(b.jpg\), 1 are missing"),
+    (add, rf"4 {NEW} \(sample z, z.*\), 0 were removed"),
+    (remove, rf"0 {NEW}, 4 were removed"),
+    (rename, rf"4 {NEW} \(sample bb, .*\), 4 were removed"),
+    (replace, rf"1 {NEW} \(b.jpg\), 1 were removed"),
 ]
 
 

@@ -101,7 +101,7 @@ class WebServer(uvicorn.Server):
         super().__init__(config)
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer requests until a signal arrives, including requests that already wait."""
+        """Answer waiting and new requests until a signal arrives."""
         super().run(sockets or [self._socket])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -133,4 +133,4 @@ def until_stopped(opening: AbstractContextManager[WebServer]) -> Iterator[WebSer
     logger.info("stopped")
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
         logging.shutdown()
-        os._exit(0)  # sys.exit would wait for a translation longer than drain_s
+        os._exit(0)  # sys.exit would wait for a translation that takes longer than drain_s
