@@ -30,17 +30,17 @@ def describe_volumes(patients: Volumes, n_axes: int, *, has_windows: bool) -> It
     of_kind = defaultdict[str, list[CachedVolume]](list)
     for kind, volume in (item for volumes in patients.values() for item in volumes.items()):
         of_kind[kind].append(volume)
-    sources, volumes = of_kind["source"], [volume for each in of_kind.values() for volume in each]
+    volumes = [volume for each in of_kind.values() for volume in each]
     n_bytes = n_axes * sum(Path(volume.file).stat().st_size for volume in volumes)
     yield "cache", f"{n_bytes / 2**20:,.0f} MiB of volumes in {Path(volumes[0].file).parents[1]}"
-    size, spacing = (_span([getattr(volume.geometry, name) for volume in sources]) for name in ("size", "spacing"))
-    codes = ", ".join(sorted({volume.orientation for volume in volumes}))
-    yield "geometry", f"{size} voxels of {spacing} mm, stored as {codes}"
+    geometries, codes = [volume.geometry for volume in of_kind["source"]], {volume.orientation for volume in volumes}
+    size, spacing = _span([each.size for each in geometries]), _span([each.spacing for each in geometries])
+    yield "geometry", f"{size} voxels of {spacing} mm, stored as {', '.join(sorted(codes))}"
     ends = {kind: [[value] for v in each for value in (v.lowest, v.highest)] for kind, each in of_kind.items()}
     yield "values", ", ".join(f"{kind} {_span(each)}" for kind, each in ends.items() if kind != "mask")
     if has_windows:
-        windows = zip(*(volume.window for kind in of_kind if is_source(kind) for volume in of_kind[kind]), strict=True)
-        low, high = (f"{exact(min(values))} to {exact(max(values))}" for values in windows)
+        windows = [volume.window for kind in filter(is_source, of_kind) for volume in of_kind[kind]]
+        low, high = (f"{exact(min(each))} to {exact(max(each))}" for each in zip(*windows, strict=True))
         yield "ranges", f"of each source volume: from {low}, up to {high}"
 
 

@@ -213,23 +213,22 @@ class PairedVolumes(RegisteredLayout):
 
     def __init__(self, patients: Patients, folder: Path, rule: SliceRule = SliceRule()) -> None:
         self.folders, self._rule, self._files = patients.folders, rule, patients.by_name
-        opened, problems = dict[str, list[Mapping[str, CachedVolume]]](), [*patients.problems]
+        opened, problems = dict[str, dict[Axis, Mapping[str, CachedVolume]]](), [*patients.problems]
         for name, files in tqdm(self._files.items(), "volumes", unit="patient", leave=False, disable=None):
             try:
-                opened[name] = [_opened(name, files, folder, axis) for axis in rule.axes]
+                opened[name] = {axis: _opened(name, files, folder, axis) for axis in rule.axes}
             except LoadingError:  # no fault of the patient, such as a full disk
                 raise
             except DataError as error:
                 problems += error.problems
-        self.patients = {name: of_axes[0] for name, of_axes in opened.items()}
+        self.patients = {name: by_axis[rule.axes[0]] for name, by_axis in opened.items()}
         self._dtypes = {kind: _common_dtype(kind, self.patients.values()) for kind in ("source", "target")}
-        by_axis = [(name, *each) for name, found in opened.items() for each in zip(rule.axes, found, strict=True)]
-        self._slices = [_Slice(*each, number) for each in by_axis for number in _used_slices(each[-1])]
-        has_axes = len(rule.axes) > 1
-        places = (f"{each.patient}/{each.axis}" if has_axes else each.patient for each in self._slices)
-        self.names = [f"{place}/{each.number:04}" for place, each in zip(places, self._slices, strict=True)]
+        cuts = [(name, axis, volumes) for name, by_axis in opened.items() for axis, volumes in by_axis.items()]
+        self._slices = [_Slice(*cut, number) for cut in cuts for number in _used_slices(cut[-1])]
+        place = "{}/{}" if len(rule.axes) > 1 else "{}"
+        self.names = [f"{place.format(each.patient, each.axis)}/{each.number:04}" for each in self._slices]
         if opened:
-            n_all = sum(len(volumes["source"].is_used) for *_, volumes in by_axis)
+            n_all = sum(len(volumes["source"].is_used) for *_, volumes in cuts)
             used = f"{len(self):,} of {n_all:,} slices of {counted(len(opened), 'patient')}"
             lines = describe_volumes(self.patients, len(rule.axes), has_windows=rule.scales_sources)
             self.notes = [("slices", f"{used}; the others are empty or outside the mask"), *lines]
