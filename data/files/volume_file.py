@@ -110,19 +110,20 @@ def read_volume(path: Path) -> Volume:
         return Volume(seen, geometry, code, is_integer, has_orientation)
 
 
-def write_volume(path: Path, array: np.ndarray, like: Path) -> None:
+def write_volume(path: Path, array: np.ndarray, like: Path | Geometry) -> None:
     """Write a volume. Voxels are compressed, except in .nii. The complete file appears at once.
 
     array: Volume in LPS order, (D, H, W) uint8, uint16, int16 or float32.
-    like: Stored volume with the orientation and the geometry. If it has the same format, they are kept to the last bit.
+    like: Geometry of `array`, or a stored volume with the orientation and the geometry. If this volume has the same
+        format, they are kept to the last bit.
 
     Raises:
-        DataError: `like` cannot be read.
+        DataError: `like` cannot be read, or SimpleITK is not installed.
         OSError: The file cannot be written.
     """
     form = FORMATS[suffix := volume_suffix(path.name)]
-    with _one_line(like):
-        geometry, source = _opened(like)
+    with _one_line(path if isinstance(like, Geometry) else like):
+        geometry, source = (like, None) if isinstance(like, Geometry) else _opened(like)
         header = source if isinstance(source, Header) and source.form == form else _converted_header(geometry, form)
         _, axes, flips, _ = _turned(geometry)
     stored = np.flip(array, flips).transpose(np.argsort(axes))

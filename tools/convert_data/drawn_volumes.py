@@ -1,11 +1,13 @@
 """Write drawn heads as a data set of volumes."""
 
-import importlib
 import shlex
 from pathlib import Path
 
+import numpy as np
+
 from data.batch import DataError
 from data.drawn_volumes import FIELD_MM, draw_patient
+from data.files.volume_file import Geometry, write_volume
 from data.folder import SPLITS
 from utils.text import counted
 
@@ -17,26 +19,19 @@ def write_drawn_volumes(target: Path, n_patients: int, size: int) -> list[str]:
     size: Height and width of the slices. The number of slices is two thirds of `size`.
 
     Raises:
-        DataError: `target` exists, a file cannot be written, or SimpleITK is not installed.
+        DataError: `target` exists, or SimpleITK is not installed.
+        OSError: A file cannot be written.
     """
     if target.exists():
         raise DataError(f"{target}: already exists. Choose another folder.")
-    try:
-        sitk = importlib.import_module("SimpleITK")  # a large optional package
-    except ImportError as error:
-        raise DataError('volumes need SimpleITK. Run python -m pip install --editable ".[volumes]".') from error
     n_val, n_test = max(1, round(0.1 * n_patients)), max(1, round(0.2 * n_patients))
     splits = ["train"] * (n_patients - n_val - n_test) + ["val"] * n_val + ["test"] * n_test
+    shape = (max(1, size * 2 // 3), size, size)
+    geometry = Geometry(shape[::-1], (FIELD_MM / size,) * 3, (0.0, 0.0, 0.0), tuple(np.eye(3).ravel().tolist()))
     for number, split in enumerate(splits, 1):
-        patient = draw_patient(0, number, (max(1, size * 2 // 3), size, size))
+        patient = draw_patient(0, number, shape)
         for folder, voxels in (("A", patient.mr), ("B", patient.ct), ("mask", patient.mask)):
-            image, path = sitk.GetImageFromArray(voxels), target / f"{split}_{folder}" / f"p{number:03d}.nii.gz"
-            image.SetSpacing([FIELD_MM / size] * 3)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                sitk.WriteImage(image, str(path), useCompression=True)
-            except RuntimeError as error:
-                raise DataError(f"{path}: cannot be written. Free space there, or choose another folder.") from error
+            write_volume(target / f"{split}_{folder}" / f"p{number:03d}.nii.gz", voxels, geometry)
     counts = ", ".join(f"{counted(splits.count(split), 'patient')} in {split}" for split in SPLITS)
     command = ["python", "train.py", "--config", "configs/mr_to_ct_small.yaml", f"data.root={target}"]
     return [f"{target}: {counts}", f"to train on them: {shlex.join(command)}"]
