@@ -198,7 +198,8 @@ def _unused(config: Config) -> Iterator[str]:
     data, features, generator = config.data, config.features, GENERATORS[config.generator.name]
     layouts = {name: layout.open for name, layout in LAYOUTS.items()}
     terms = {name: term.make for name, term in GENERATOR_LOSSES.items()}
-    yield from _not_taken("data", layouts, [data.layout])
+    in_patterns = {"data.source_folder", "data.target_folder"} if data.has_volumes else set()
+    yield from sorted({*_not_taken("data", layouts, [data.layout])} - in_patterns)
     yield from _not_taken("generator", GENERATORS, [config.generator.name])
     yield from _not_taken("discriminator", DISCRIMINATORS, [config.discriminator.name])
     yield from _not_taken("loss", terms, config.loss_weights)

@@ -8,8 +8,7 @@ from configs.splits import HELD_BACK, TRAIN, check_has_split
 from data.batch import DataError
 from data.files.volume_file import VOLUME_SUFFIXES, is_series, volume_name
 from data.folder import LocalFolder, data_set_folder
-from data.map_reader import source_kinds
-from data.paired_folders import folder_patterns
+from data.map_reader import is_source, source_kinds
 from data.validation_split import is_held_back
 from data.volume_cache import VolumeFile
 from data.volumes import PATIENT, Patients, find_volumes
@@ -45,14 +44,15 @@ def volumes_of_input(loaded: LoadedGenerator, request: Request) -> Patients:
     Raises:
         DataError: A path holds no volume, or a source has no partner.
     """
-    data, found = loaded.config.data, dict[str, dict[str, VolumeFile]]()
-    patterns = [pattern or PATIENT for pattern in folder_patterns(data.source_folder)]
-    if len(patterns) > 1 and len(request.input) != len(patterns):
-        raise DataError(f"--input: needs {len(patterns)} paths, in the order {', '.join(patterns)}.")
-    kinds = source_kinds(len(patterns)) if len(patterns) > 1 else ["source"] * len(request.input)
-    given = [("--input", *each) for each in zip(kinds, request.input, cycle(patterns), strict=False)]
-    given += [("--targets", "target", request.targets, data.target_folder or PATIENT)] if request.targets else []
-    given += [("--mask", "mask", request.mask, data.mask_folder or PATIENT)] if request.mask else []
+    found = dict[str, dict[str, VolumeFile]]()
+    patterns = volume_patterns(loaded.config.data)
+    sources = [pattern for kind, pattern in patterns.items() if is_source(kind)]
+    if len(sources) > 1 and len(request.input) != len(sources):
+        raise DataError(f"--input: needs {len(sources)} paths, in the order {', '.join(sources)}.")
+    kinds = source_kinds(len(sources)) if len(sources) > 1 else ["source"] * len(request.input)
+    given = [("--input", *each) for each in zip(kinds, request.input, cycle(sources), strict=False)]
+    given += [("--targets", "target", request.targets, patterns["target"])] if request.targets else []
+    given += [("--mask", "mask", request.mask, patterns.get("mask", PATIENT))] if request.mask else []
     for option, kind, path, pattern in given:
         of_path, others = _named(path, pattern, option), found.setdefault(kind, {})
         if of_path.keys() & others.keys():
@@ -68,12 +68,14 @@ def _named(path: Path, pattern: str, option: str) -> dict[str, VolumeFile]:
     """Return the volumes of a path by patient. `pattern` is the pattern in the data set that the network learned."""
     if not path.exists():
         raise DataError(f"{option}: {path}: no such file or folder")
-    path, name = path.absolute(), volume_name(path.name)
+    path = path.absolute()
+    name = volume_name(path.name)
     if (path.is_file() and name != path.name) or is_series(path):
         return {name: VolumeFile(LocalFolder(path.parent), path.name)}
     before, patient, after = pattern.partition(PATIENT)
     tail = f"{before.rpartition('/')[2]}{patient}{after}" if patient else PATIENT
     for below in dict.fromkeys((tail, PATIENT)):
         if found := find_volumes(_HERE, TRAIN, f"{path}/{below}"):
-            return found
+            own = found.get(after.strip("/")) if below == PATIENT else None  # the path is the folder of one patient
+            return {path.name: own} if own else found
     raise DataError(f"{option}: {path}: holds no volume. Name a folder of {', '.join(VOLUME_SUFFIXES)} or DICOM files.")

@@ -35,8 +35,9 @@ class CheckpointConfig(Section, prefix="checkpoint."):
     keep: int = number(3)
     """Number of newest checkpoints to keep; 0 keeps all."""
     best: str = "auto"
-    """Validation metric that chooses best.pt in the run's folder. auto: l1 with pairs, swd without pairs, and none if
-    validation uses training samples. none: save no best.pt, which saves disk space."""
+    """Validation metric that chooses best.pt in the run's folder. auto: l1 with pairs, l1_weighted with
+    data.mask_folder, swd without pairs, and none if validation uses training samples. none: save no best.pt, which
+    saves disk space."""
 
 
 @dataclass(frozen=True)

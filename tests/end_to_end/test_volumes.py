@@ -105,7 +105,9 @@ def test_the_plan_shows_geometry_and_warns_about_patients_in_two_splits(
     root = shutil.copytree(heads, tmp_path / "heads")
     for kind in ("A", "B", "mask"):
         shutil.copytree(root / f"train_{kind}", root / f"val_{kind}")
-    plan = describe(built(config, *PAIRED, f"data.root={root}", "run.name=warned"))
+    training = built(config, *PAIRED, f"data.root={root}", "run.name=warned")
+    plan = describe(training)
+    assert training.best.figure == training.method.progress == "l1_weighted"  # voxels outside the mask do not count
     assert "geometry       16x20x8 voxels of 1x1x1 mm, stored as LPS" in plan
     assert "warning        train and val share patients. Keep each patient in one split (p001, p002, p003)" in plan
 
@@ -256,7 +258,7 @@ def test_a_translation_has_the_geometry_and_format_of_its_source(
 
 
 def test_input_names_volumes_and_folders_of_patients(
-    of_slices: list[str], heads: Path, tmp_path: Path, halves: list[Batch]
+    of_slices: list[str], heads: Path, tmp_path: Path, halves: list[Batch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def translated(*options: str) -> list[str]:
         shutil.rmtree(tmp_path / "out", ignore_errors=True)
@@ -283,6 +285,14 @@ def test_input_names_volumes_and_folders_of_patients(
     assert np.array_equal(fake[body > 0], (mr + 0.5).clip(LOW, 3071).round().astype(np.int16)[body > 0])
     figures = report(tmp_path / "out")["patients"]["x/a"]
     assert figures["n_voxels"] == (body > 0).sum()
+    one = f"{clinic}/x/a"
+    assert translated("--input", one, "--targets", one, "--mask", one, *folders) == ["a.mha"]
+    assert report(tmp_path / "out")["patients"]["a"] == figures
+    monkeypatch.chdir(one)
+    (tmp_path / "clinic/x/a/body.mha").unlink()
+    from_b = ["data.direction=BtoA", "data.source_folder={patient}/ct", "data.target_folder={patient}/mr"]
+    assert translated("--input", ".", *from_b) == ["a.mha"]
+    assert np.array_equal(read_volume(tmp_path / "out/a.mha").array, (mr + 0.5).clip(LOW, 3071).round())
 
 
 def test_several_sources_are_named_in_order(config: Path, heads: Path, tmp_path: Path, halves: list[Batch]) -> None:

@@ -202,6 +202,6 @@ def build_paired(config: Config, world: World) -> Paired:
         objective=objective,
         retain_graph=config.train.retain_graph,
         search=ShiftSearch(reach, loss.shift_patch, loss.shift_penalty, world.device) if reach else None,
-        progress="l1_shifted" if config.measured_shift_reach else "l1",
+        progress="l1_shifted" if config.measured_shift_reach else "l1_weighted" if config.data.mask_folder else "l1",
         **builder.common,
     )
