@@ -5,6 +5,7 @@ Functions import torch, because the process of pytest-xdist that only distribute
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -71,11 +72,7 @@ def pytest_collection_finish() -> None:
     torch.set_num_threads(1)  # tiny networks: more threads only wait for each other
     gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let Python free the modules at its end, because some libraries print what is left."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # Python frees the modules at its end, because some libraries print what is left
 
 
 @pytest.fixture(autouse=True)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_layering import ROOT, imported_modules, product_sources
+from tests.test_layering import ROOT, product_sources
 from utils import signals
 from utils.errors import Interrupted
 from utils.signals import GracefulStop
 
-SOURCES = {path: source for path, source in product_sources().items() if "signal" in imported_modules(source)}
+SOURCES = {path: source for path, source in product_sources().items() if "import signal" in source}
 ON_WINDOWS = {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM", "SIG_DFL", "SIG_IGN"}
 
 

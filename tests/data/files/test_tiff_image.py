@@ -4,6 +4,7 @@ import io
 import re
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,10 +226,11 @@ def test_strips_do_not_expand_beyond_their_size(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strip", "message"), [(jpeg(5000), "a JPEG with more pixels"), (scans(MAX_SCANS), "it has more than 100 scans")]
+    ("strip", "message"),
+    [(lambda: jpeg(5000), "a JPEG with more pixels"), (lambda: scans(MAX_SCANS), "it has more than 100 scans")],
 )
-def test_a_jpeg_in_a_strip_is_bounded(tmp_path: Path, strip: bytes, message: str) -> None:
-    path = with_first_strip(pillow_tiff(tmp_path, Image.fromarray(COLORS), "jpeg"), strip)
+def test_a_jpeg_in_a_strip_is_bounded(tmp_path: Path, strip: Callable[[], bytes], message: str) -> None:
+    path = with_first_strip(pillow_tiff(tmp_path, Image.fromarray(COLORS), "jpeg"), strip())
     with pytest.raises(DataError, match=message):
         read_rgb(path)
 
