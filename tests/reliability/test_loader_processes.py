@@ -23,7 +23,7 @@ from data.loader import TrainingDataset, TrainingSampler, training_batches
 from tests.conftest import CommandLine, save_image, write_tiny_config
 from tests.reliability.faults import send, strike_reading, struck, throw
 from tests.reliability.images import WHOLE
-from tests.runs import assert_equal, checkpoint, run, with_slow, without_config
+from tests.runs import assert_equal, checkpoint, run, without_config
 from utils import signals
 from utils.checkpoint_folder import latest_valid
 
@@ -121,12 +121,13 @@ def test_a_lost_process_interrupts_nothing_but_the_wait_for_a_batch() -> None:
             list(stream)
 
 
-@pytest.mark.parametrize("number", with_slow([signal.SIGINT], set(signals.STOPPING) - {signal.SIGINT}))
-def test_a_signal_to_a_process_that_has_just_been_forked_is_the_parents(
-    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_signals_to_a_process_that_has_just_been_forked_are_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ctrl-C in a terminal reaches it before it has begun."""
-    kill = lambda: os.kill(os.getpid(), number)  # noqa: E731 - the id is the child's
+
+    def kill() -> None:
+        for number in signals.STOPPING:
+            os.kill(os.getpid(), number)  # the id is the child's
+
     monkeypatch.setattr(worker_monitor, "_work", struck(worker_monitor._work, [1], kill))
     with closing(facade_batches(4, should_stop=lambda: False)) as stream:
         assert len([next(stream) for _ in range(4)]) == 4
