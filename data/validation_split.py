@@ -70,19 +70,10 @@ def possible_shares(layout: Layout, group: str | None = None) -> tuple[float, fl
 
 
 def _positions(layout: Layout, group: str | None) -> Iterator[float]:
-    """Yield the hash of each sample's group, in [0, 1)."""
-    return map(_position, layout.groups if group is None else groups_of(layout.names, group))
-
-
-def is_held_back(group: str, share: float) -> bool:
-    """Return whether `split_validation` uses a group for validation."""
-    return _position(group) < share
-
-
-def _position(name: str) -> float:
-    """Return a hash of a name in [0, 1). tools.convert_data splits with another, independent hash."""
-    digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
-    return int.from_bytes(digest) / 2**64
+    """Yield the hash of each sample's group, in [0, 1). tools.convert_data splits with another, independent hash."""
+    for name in layout.groups if group is None else groups_of(layout.names, group):
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=8, person=b"validation").digest()
+        yield int.from_bytes(digest) / 2**64
 
 
 def groups_of(names: Sequence[str], pattern: str) -> list[str]:

@@ -9,7 +9,7 @@ from data.batch import DataError
 from data.files.volume_file import VOLUME_SUFFIXES, is_series, volume_name
 from data.folder import LocalFolder, data_set_folder
 from data.map_reader import is_source, source_kinds
-from data.validation_split import is_held_back
+from data.validation_split import split_validation
 from data.volume_cache import VolumeFile
 from data.volumes import PATIENT, Patients, find_volumes
 from inference.load import LoadedGenerator
@@ -28,11 +28,12 @@ def volumes_of_split(loaded: LoadedGenerator, split: str) -> Patients:
     check_has_split(config, split, other_choice="--input PATH")
     if not config.method.declaration.pairs:
         patterns = {kind: pattern for kind, pattern in patterns.items() if kind != "target"}
-    is_part, share = split == HELD_BACK, config.train.validation_share
-    root = data_set_folder(config.data.root)
-    patients = Patients.find(root, TRAIN if is_part else split, patterns, needs_all=False)
-    used = {name: files for name, files in patients.by_name.items() if not is_part or is_held_back(name, share)}
-    return Patients(used, patients.folders, patients.problems)
+    root, files_of = data_set_folder(config.data.root), TRAIN if split == HELD_BACK else split
+    patients = Patients.find(root, files_of, patterns, needs_all=False)
+    if split != HELD_BACK:
+        return patients
+    _, part = split_validation(patients, config.train.validation_share)
+    return Patients({name: patients.by_name[name] for name in part.names}, patients.folders, patients.problems)
 
 
 def volumes_of_input(loaded: LoadedGenerator, request: Request) -> Patients:

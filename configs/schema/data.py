@@ -1,6 +1,7 @@
 """Section `data`: the data set and its preprocessing."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import lt
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -282,13 +283,9 @@ def read_source_folder(value: object, key: str) -> str | list[str] | None:
 
 def read_source_range(value: object, key: str) -> list[float] | str | None:
     """Return a range as a list of numbers, "volume" or None. Raise ConfigError for other values."""
-    if value is None or value == OF_VOLUME:
-        return value
-    try:
-        if isinstance(value, list):
-            return [float(bound) for bound in value]
-    except (TypeError, ValueError):
-        pass
+    with suppress(TypeError, ValueError):
+        if value is None or value == OF_VOLUME or isinstance(value, list):
+            return [float(bound) for bound in value] if isinstance(value, list) else value
     raise ConfigError(f"{key} is {shortened(value)}, expected a list of numbers such as [0,4095], volume or null")
 
 

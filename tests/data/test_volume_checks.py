@@ -54,48 +54,34 @@ def test_good_volumes_have_no_warning_and_are_described(tmp_path: Path) -> None:
     assert {("geometry", geometry), ("values", values)} <= set(train.notes)
 
 
-def no_body(volumes: Volumes) -> None:
-    volumes["mask"] *= 0
+Fault = tuple[str, Callable[[Volumes], np.ndarray], str]
+FAULTS: list[Fault] = [  # folder, its values, warning
+    ("mask", lambda v: 0 * v["mask"], "the mask is empty, so no slice is used. Make a new mask"),
+    ("B", lambda v: (v["B"] + 1024).clip(0), "the target looks like HU + 1024. Subtract 1024"),
+    (
+        "B",
+        lambda v: v["B"] * v["mask"],
+        "the target is 0 outside the body, but air is -1000 HU. Set these voxels to -1024",
+    ),
+    (
+        "B",
+        lambda v: (v["B"] // 10).clip(0).astype(np.uint8),
+        "the target has no value below -500, but air is -1000 HU. Store HU, or set data.target_range, or swap the "
+        "sides with data.direction",
+    ),
+    ("A", lambda v: 0 * v["A"] + 7, "all voxels of the source are 7. Export this volume again"),
+    ("A", lambda v: v["B"], "identical volumes. Remove the copies (source of p2 is target of p2)"),
+]
 
 
-def shifted_values(volumes: Volumes) -> None:
-    volumes["B"] += 1024
-    volumes["B"].clip(0, out=volumes["B"])
-
-
-def zero_outside(volumes: Volumes) -> None:
-    volumes["B"] *= volumes["mask"]
-
-
-def eight_bits(volumes: Volumes) -> None:
-    volumes["B"] = (volumes["B"] // 10).clip(0).astype(np.uint8)
-
-
-def constant(volumes: Volumes) -> None:
-    volumes["A"][:] = 7
-
-
-def copied(volumes: Volumes) -> None:
-    volumes["A"] = volumes["B"]
-
-
-FAULTS: dict[Callable[[Volumes], None], str] = {
-    no_body: "train: the mask is empty, so no slice is used. Make a new mask (p2)",
-    shifted_values: "train: the target looks like HU + 1024. Subtract 1024 (p2)",
-    zero_outside: "train: the target is 0 outside the body, but air is -1000 HU. Set these voxels to -1024 (p2)",
-    eight_bits: "train: the target has no value below -500, but air is -1000 HU. Store HU, or set data.target_range, "
-    "or swap the sides with data.direction (p2)",
-    constant: "train: all voxels of the source are 7. Export this volume again (p2)",
-    copied: "train: identical volumes. Remove the copies (source of p2 is target of p2)",
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_of_a_volume_is_named(tmp_path: Path, fault: Callable[[Volumes], None]) -> None:
-    fault(broken := patient(2))
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault[2][:30])
+def test_a_fault_of_a_volume_is_named(tmp_path: Path, fault: Fault) -> None:
+    folder, values, text = fault
+    broken = patient(2)
+    broken[folder] = values(broken)
     train = opened(tmp_path, {"p1": patient(1), "p2": broken})
-    assert warnings(train=train) == [FAULTS[fault]]
-    if "HU" in FAULTS[fault]:
+    assert warnings(train=train) == [f"train: {text}" + " (p2)" * ("copies" not in text)]
+    if "HU" in text:
         assert not warnings(train=train, target_range=[0, 5000])
         assert not warnings(train=train, target_range=None)
 

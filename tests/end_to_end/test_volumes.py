@@ -17,9 +17,9 @@ from torch import Tensor
 from data.batch import Batch, DataError
 from data.conditioning import ValueRange
 from data.files.volume_file import read_volume
-from data.validation_split import is_held_back
+from data.validation_split import split_validation
 from data.volume_cache import AXES
-from data.volumes import SliceRule
+from data.volumes import Patients, SliceRule
 from inference.predictor import Predictor
 from inference.volumes import VolumeTranslator
 from metrics.volume_metrics import summary, volume_figures
@@ -349,7 +349,8 @@ def test_a_bad_patient_is_skipped_in_one_line(
 def test_patients_kept_for_validation_are_a_split(arguments: list[str], tmp_path: Path) -> None:
     translate(*arguments, "--split", "held_back")
     found = report(tmp_path / "out")
-    assert list(found["patients"]) == [name for name in ("p001", "p002", "p003") if is_held_back(name, 0.4)]
+    _, held_back = split_validation(Patients({name: {} for name in ("p001", "p002", "p003")}, []), 0.4)
+    assert list(found["patients"]) == held_back.names
     assert 0 < len(found["patients"]) < 3
     assert found["measured_on"] == "training samples kept for validation"
 
