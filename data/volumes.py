@@ -100,7 +100,7 @@ def find_volumes(root: Folder, split: str, pattern: str) -> dict[str, VolumeFile
     """Return the volumes whose paths fit a pattern, by patient.
 
     pattern: Path below `root` without the suffix of the files. A pattern without {patient} is a folder with a volume
-        per patient. A pattern without {split} is for the split train alone.
+        per patient. A pattern without {split} is only for the split train.
 
     Raises:
         DataError: The data set is not on a local disk, or two volumes of a folder have the same name.
