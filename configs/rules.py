@@ -198,7 +198,7 @@ def _unused(config: Config) -> Iterator[str]:
     data, features, generator = config.data, config.features, GENERATORS[config.generator.name]
     layouts = {name: layout.open for name, layout in LAYOUTS.items()}
     terms = {name: term.make for name, term in GENERATOR_LOSSES.items()}
-    in_patterns = {"data.source_folder", "data.target_folder"} if data.has_volumes else set()
+    in_patterns = {"data.source_folder", "data.target_folder", "data.direction"} if data.has_volumes else set()
     yield from sorted({*_not_taken("data", layouts, [data.layout])} - in_patterns)
     yield from _not_taken("generator", GENERATORS, [config.generator.name])
     yield from _not_taken("discriminator", DISCRIMINATORS, [config.discriminator.name])
@@ -223,6 +223,7 @@ def _unused(config: Config) -> Iterator[str]:
         (config.loss.shift_reach > 0, ["loss.shift_patch", "loss.shift_penalty"]),
         (config.train.validation_share > 0, ["train.validation_group"]),
         (needs_instances, ["data.instances"]),
+        (data.has_volumes, ["data.mask_folder", "data.axis", "data.neighbours"]),
         (data.n_classes > 0 and not data.label_colors, ["data.ignore_id"]),
         (has_images, ["data.source_channels", "data.source_range"]),
         (facts.target_files is not None, ["data.target_files"]),

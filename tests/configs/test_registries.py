@@ -49,6 +49,7 @@ def test_a_loss_of_weight_0_is_not_made(tiny_config: Path, settings: list[str], 
 
 PAIRS = ["data.layout=paired_folders", "data.root=x", "data.instance_edges=false"]
 VOLUMES = [*PAIRS, "data.layout=paired_volumes", "data.source_channels=1", "data.target_channels=1"]
+OF_VOLUMES = ["data.direction=BtoA", "data.mask_folder=m", "data.axis=all", "data.neighbours=1"]
 STACK = [*PAIRS, "data.source_folder=[a,b]", "data.source_channels=4"]
 ALONE = [name for name in GENERATOR_LOSSES if name not in ("perceptual", "kl_divergence", "outside_mask")]
 
@@ -72,7 +73,8 @@ ALONE = [name for name in GENERATOR_LOSSES if name not in ("perceptual", "kl_div
         (["generator.name=spade", "style.channels=4", "style.size=[4,4]", "loss.kl_divergence=1"], []),
         ([*PAIRS, "data.target_files=uint16.png"], ["data.target_files=uint16.png"]),
         ([*PAIRS, "data.target_files=uint16.png", "data.target_channels=4"], []),
-        ([*VOLUMES, "data.source_folder=a", "data.target_folder=b"], []),
+        ([*VOLUMES, "data.source_folder=a", "data.target_folder=b", *OF_VOLUMES], []),
+        ([*PAIRS, *OF_VOLUMES], ["data.mask_folder=m", "data.axis=all", "data.neighbours=1"]),
     ],
 )
 def test_settings_that_nothing_chosen_takes_are_without_effect(

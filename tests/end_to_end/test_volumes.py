@@ -105,7 +105,7 @@ def test_the_plan_shows_geometry_and_warns_about_patients_in_two_splits(
     root = shutil.copytree(heads, tmp_path / "heads")
     for kind in ("A", "B", "mask"):
         shutil.copytree(root / f"train_{kind}", root / f"val_{kind}")
-    training = built(config, *PAIRED, f"data.root={root}", "run.name=warned")
+    training = built(config, *PAIRED, f"data.root={root}", "run.name=warned", "checkpoint.best=auto")
     plan = describe(training)
     assert training.best.figure == training.method.progress == "l1_weighted"  # voxels outside the mask do not count
     assert "geometry       16x20x8 voxels of 1x1x1 mm, stored as LPS" in plan
