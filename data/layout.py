@@ -134,6 +134,7 @@ class RegisteredLayout(Layout):
     needs_instances, needs_features, needs_labels: Whether samples must have these maps.
     reader: MapReader of the data set.
     target_scale: Height of a target divided by the height of its source. By default, both heights are equal.
+    patterns, slice_rule: Folders of volumes by type of map, and how their slices become samples.
     """
 
     pairs: ClassVar[bool] = True

@@ -16,6 +16,7 @@ from utils.signatures import argument_names
 
 SETTINGS = [field.name for field in fields(DataConfig)]
 FACTS = {"seed", "needs_targets", "needs_instances", "needs_features", "needs_labels", "reader", "target_scale"}
+FACTS |= {"patterns", "slice_rule"}
 
 
 def test_the_setting_takes_the_names_of_the_registry_and_facts_have_other_names_than_settings() -> None:
@@ -26,7 +27,7 @@ def test_the_setting_takes_the_names_of_the_registry_and_facts_have_other_names_
 @pytest.mark.parametrize("layout", LAYOUTS.values())
 def test_a_layout_takes_settings_by_their_names(layout: Any) -> None:
     assert argument_names(layout.open) - {"split"} <= {*SETTINGS} | FACTS
-    assert argument_names(layout.has_split) - {"split"} <= {*SETTINGS}
+    assert argument_names(layout.has_split) - {"split"} <= {*SETTINGS} | FACTS
 
 
 @pytest.mark.parametrize(
