@@ -46,7 +46,7 @@ class Layout(ABC):
 
     A layout of pairs reads source and target together. An unpaired layout has two `sides`, one for each domain. A side
     is a layout that reads its images as sources. A sample of an unpaired layout combines one image of each side.
-    Indices below len(layout) combine the images in order, and higher indices are all other combinations. Callers
+    Indices below len(layout) combine the images in order. Higher indices stand for all other combinations. Callers
     cache, resize, split and skip the images of each side separately.
     """
 
@@ -126,8 +126,8 @@ class DerivedLayout(Layout):
 class RegisteredLayout(Layout):
     """A layout that the setting `data.layout` can select: an entry of `data.LAYOUTS`.
 
-    The keyword arguments of `open` and `has_split` have the names of the settings in section `data` that the layout
-    needs. `root` is a Folder. These methods can also have the following arguments:
+    `open` and `has_split` declare the settings of section `data` that they need, as keyword arguments with the same
+    names. `root` is a Folder. These methods can also have the following arguments:
 
     seed: Value of `run.seed`.
     needs_targets: Whether samples must have targets. If False, targets are optional.

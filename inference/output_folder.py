@@ -60,7 +60,7 @@ _SETTINGS_WITHOUT_EFFECT = (
     *("data.flip", "data.quarter_turns", "data.rotation_degrees", "data.zoom", "data.elastic", "data.on_bad_sample"),
     *("data.validation_split", "data.weight_folder"),
     *("data.preprocess", "data.load_", "data.crop_"),  # recorded as "resizing"
-    "data.synthetic_",  # number and size of samples; --existing keep checks the sizes of existing images itself
+    "data.synthetic_",  # number and size of samples; the option `--existing keep` compares sizes itself
 )
 
 
@@ -71,8 +71,8 @@ class ImageStore:
     form: Storage format of images that are not 8-bit RGB; None for 8-bit RGB.
     suffix: Suffix of the files.
     scale: Height of a translated image divided by the height of its source.
-    other_suffixes: Suffixes that files can have instead of `suffix`. With .tif, a source TIFF with tags, such as
-        coordinates, is translated to a TIFF.
+    other_suffixes: Suffixes that files can have instead of `suffix`. If .tif is one of them, a source TIFF with tags,
+        such as coordinates, is translated to a TIFF.
     """
 
     form: StoredForm | None = None
@@ -187,8 +187,8 @@ class OutputFolder:
         """Check that all results can be written, and create the folder.
 
         Raises:
-            DataError: Results would overwrite inputs or each other, or would be outside the folder. Or `existing` is
-                not "replace", and results would overwrite files that test.py did not write.
+            DataError: Results would be outside the folder, or would overwrite inputs, each other, or files that test.py
+                did not write. The last is allowed if `existing` is "replace".
             OSError: The folder cannot be created or written to.
         """
         output, names, written = self.path, self.layout.names, self.path.resolve()
@@ -253,7 +253,7 @@ class OutputFolder:
     def record(self, origin: Mapping[str, Any], existing: Existing) -> None:
         """Record the settings of this run. Delete older translations of the same samples that used other settings.
 
-        Otherwise, after an interruption, `--existing keep` would keep translations that used other settings.
+        If they stayed and this run were interrupted, a later `--existing keep` would keep them.
         Raise DataError instead of deleting if `existing` is "keep", or if it is "refuse" and the direction differs.
         """
         facts = {name: fact for name, fact in origin.items() if name not in _NOT_COMPARED}

@@ -175,7 +175,7 @@ class _Traced:
     def _find_segments(self, cut_at: tuple[type[nn.Module], ...]) -> dict[fx.Node, int]:
         """Return the segment number of each node. A node belongs to the earliest segment that can compute it.
 
-        If only later segments use a node of the first segment, move it to the first segment that uses it. This saves a
+        If only later segments use a node of segment 0, move it to the earliest segment that uses it. This saves a
         temporary file. For example, the scales and shifts of SPADE layers depend only on the image.
         """
         segments: dict[fx.Node, int] = {}

@@ -39,7 +39,7 @@ def restore_broken(statistics: Sequence[Tensor], former: Tensor, is_good: Tensor
 def untracked(norms: Sequence[BatchNorm]) -> Iterator[None]:
     """Context manager: passes in training mode do not change the running statistics.
 
-    Batch norm updates copies instead. A recomputed pass needs these copies: it must save as many tensors as the first.
+    Batch norm updates copies instead. Without them, a recomputed pass would save fewer tensors than the first pass.
     """
     kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
     for norm, name, buffer in kept:

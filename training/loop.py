@@ -89,7 +89,7 @@ class TrainingLoop:
     def _report(self, *, is_periodic: bool) -> None:
         """Report the mean losses since the last periodic report. Only this method copies losses to the host.
 
-        is_periodic: Whether new means start after the report. If not, a resumed run continues the means.
+        is_periodic: Whether new means start after the report. If not, the means continue if the run is resumed.
         """
         training, state = self.training, self.training.loop
         means = training.method.means.flush(training.world, resets=is_periodic)

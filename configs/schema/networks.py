@@ -36,7 +36,7 @@ class GeneratorConfig(Section, prefix="generator."):
     """spade: number of doublings. The sides of an image must be multiples of 2**n_upsamplings. 5, 6 and 7 are SPADE's
     options normal, more and most. Small images need fewer."""
     n_middle_blocks: int = number(2, least=1, most=2)
-    """spade: number of blocks after the first block that are as wide as the first; 2 in SPADE, 1 in OASIS."""
+    """spade: number of further blocks with the width of the first block; 2 in SPADE, 1 in OASIS."""
     hidden_channels: int = number(128, least=1)
     """spade: number of hidden channels in each SPADE layer, between the label map and the scales and shifts."""
     noise_channels: int = number(0)
@@ -82,7 +82,7 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     registers (docs/library.md)."""
     base_channels: int = number(64, least=1)
     """Number of channels after the first convolution (ndf). Each layer doubles it, up to 512. segmentation: number of
-    channels after the last block. The first block has twice as many, and every second block doubles its channels."""
+    channels after the last block. The first two blocks have twice this number, which then doubles every two blocks."""
     n_layers: int = number(3, least=1, most=MOST_HALVINGS)
     """multiscale_patch: number of strided layers of each PatchGAN."""
     n_downsamplings: int = number(6, least=1, most=MOST_HALVINGS)
@@ -139,10 +139,10 @@ class InitConfig(Section, prefix="init."):
 
     distribution: str = "normal"
     """Distribution of the convolution weights: normal, xavier, kaiming or orthogonal, with an optional scale such as
-    normal:0.02 (the default scale). The scale is the standard deviation of normal, the gain of xavier and orthogonal,
-    and the standard deviation of batch norm weights. For a spade generator, and for a discriminator with
-    spectral_norm=inner, xavier follows SPADE: biases are 0, and convolutions under spectral norm keep torch's weights.
-    For a segmentation discriminator all weights are drawn, as in OASIS."""
+    normal:0.02 (the default scale). The scale is the standard deviation of normal and of batch norm weights, and the
+    gain of xavier and orthogonal. For a spade generator, and for a discriminator with spectral_norm=inner,
+    xavier follows SPADE: biases are 0, and convolutions under spectral norm keep torch's weights. For a segmentation
+    discriminator all weights are drawn, as in OASIS."""
     networks: dict[str, Any] = field(default_factory=dict)
     """Weight files by network, also written as init.generator=FILE, init.discriminator=FILE or
     init.generator_BtoA=FILE. FILE is a checkpoint, a run folder, or a weight file of an original program, such as

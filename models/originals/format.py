@@ -86,7 +86,7 @@ def original_keys(network: nn.Module, names: Names) -> dict[str, str]:
 
 
 def norms_behind(names: Names) -> Names:
-    """Return, for each convolution whose bias a norm cancels, the name of the norm. All names are ours.
+    """Map each convolution to the norm that cancels its bias, if there is one. All names are ours.
 
     The norm is the next layer in a Sequential, or the second norm of a SPADE block.
     """
