@@ -175,7 +175,7 @@ def images_of(data: DataConfig) -> Iterator[tuple[str, str, int, list[float] | N
     """Yield a tuple for each map that holds images, for example ("target", "data.target_channels", 3, value range)."""
     if not data.has_labels or data.is_stacked:
         bounds = data.source_bounds
-        if bounds and len(bounds) > 2:  # a pair for each source folder, and each has the same number of channels
+        if bounds and len(bounds) > 2:  # one pair per source folder; all folders have equally many channels
             n_each = data.n_source_channels // data.source_channels
             bounds = [bound for start in range(0, len(bounds), 2) for bound in bounds[start : start + 2] * n_each]
         yield data.source_images, "data.source_channels", data.n_source_channels, bounds

@@ -185,7 +185,7 @@ def _feature_rules(config: Config) -> Iterator[Rule]:
 def unused_settings(config: Config) -> list[str]:
     """Return `section.key=value` of every setting that has no effect and differs from its default.
 
-    This includes default weights above 0 of losses that the method does not compute. Recipes set such weights to 0.
+    Losses that the method does not compute are also listed with their default weights, unless these weights are 0.
     """
     changed, weights = changed_settings(config), config.loss.weights_of_images
     listed = {key: changed[key] for key in _unused(config) if key in changed}
@@ -236,7 +236,7 @@ def _unused(config: Config) -> Iterator[str]:
 
 
 def _not_taken(section: str, registry: Mapping[str, Callable[..., Any]], chosen: Iterable[str]) -> list[str]:
-    """Return the settings of a section that some entries of `registry` accept as arguments, but no chosen entry."""
+    """Return the settings of a section that some entries of `registry` accept, but no entry in `chosen` accepts."""
     taken = frozenset().union(*(argument_names(registry[name]) for name in chosen))
     known = frozenset().union(*(argument_names(maker) for maker in registry.values()))
     return sorted(f"{section}.{name}" for name in known - taken)

@@ -63,8 +63,8 @@ def transfer_weights(source: nn.Module, target: nn.Module) -> Transfer:
     """Copy weights from `source` to the weights of `target` with the same name and shape, in place.
 
     A global generator becomes the trunk of a local enhancer, as in pix2pixHD's step from 512p to 1024p. Discriminators
-    with different numbers of scales are aligned at the lowest resolution. If only one network is an EncodedGenerator,
-    use its generator, or its encoder if `source` is an encoder. Copy spectral norm's vectors, or compute missing ones.
+    with different numbers of scales are aligned at the lowest resolution. If only one generator has an encoder, skip
+    the encoder. If `source` is an encoder, copy it into the encoder of `target`. Copy or compute spectral norm vectors.
     """
     source, target = _counterparts(source, target)
     source_state, target_state = source.state_dict(), target.state_dict()

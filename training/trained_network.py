@@ -23,7 +23,7 @@ class TrainedNetwork:
 
     module: Network with the weights that are saved.
     compute_copy: Network for forward passes: `module` itself, or a copy with 16-bit weights, which gets the new weights
-        after each update. apex calls the copy's weights model weights, and the module's weights master weights.
+        after each update. In apex, the copy has the "model weights", and the module has the "master weights".
     wrap: Function that compiles `compute_copy` or wraps it in DistributedDataParallel.
     role: Type of the network. It selects the learning rate.
     network: Wrapped `compute_copy`, for training passes.

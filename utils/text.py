@@ -28,6 +28,6 @@ def listed(texts: Sequence[str], most: int = 3) -> str:
 def did_you_mean(text: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return "did you mean WORD?" for the most similar known word, or "" if no known word is similar."""
     in_lower_case = {word.lower(): word for word in known}
-    word = "cuda" if text.lower() == "gpu" and "cuda" in in_lower_case else text.lower()  # "cpu" is more similar
+    word = "cuda" if text.lower() == "gpu" and "cuda" in in_lower_case else text.lower()  # otherwise "cpu" wins
     similar = get_close_matches(word, in_lower_case, 1, cutoff)
     return f"did you mean {in_lower_case[similar[0]]}?" if similar else ""

@@ -26,7 +26,7 @@ class UnfitError(Exception):
 
 
 def not_ids(pixels: str) -> UnfitError:
-    """Return the error for a label map that holds, for example, "RGB" `pixels` instead of one integer per pixel."""
+    """Return the error for a label map without integer ids. `pixels` names what it holds instead, such as "RGB"."""
     return UnfitError(
         f"holds {pixels} pixels, expected one integer id per pixel (8-bit or 16-bit PNG, or palette PNG with one "
         "palette for all files). For maps in colours, set data.label_colors=FILE, or convert them: python -m "

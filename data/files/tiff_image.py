@@ -115,7 +115,7 @@ class TiffImage(StoredImage):
         if self._photometric != _PALETTE:
             return b""
         colors = np.asarray(self._page.colormap).T
-        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8).tobytes()  # some have 8 bits, not 16
+        return (colors >> 8 if colors.max() > 255 else colors).astype(np.uint8).tobytes()  # some palettes are 8-bit
 
     @cached_property
     def n_images(self) -> int:

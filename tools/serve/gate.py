@@ -28,7 +28,7 @@ from utils.log import logger
 from utils.machine import memory_bytes
 from utils.text import printable
 
-LINGER_S = 2.0  # maximum time to read a refused body, because a client that still sends could miss the response
+LINGER_S = 2.0  # maximum time to read a refused body. Clients that cannot send all could miss the response.
 SOON = {"Retry-After": "1"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _OPEN_PATH = "/health"  # needs no token
