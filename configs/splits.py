@@ -298,5 +298,5 @@ def open_splits(config: Config) -> Splits:
     if len(rest) and len(held_back):
         return Splits(rest, held_back, HELD_BACK)
     least, most = possible_shares(train, group)
-    possible = f"a number from {exact(least)} to {exact(most)}" if least <= most else "0: there are too few samples"
+    possible = f"a number from {exact(least)} to {exact(most)}" if least <= most else "0 (there are too few samples)"
     raise ConfigError(f"train.validation_share is {exact(share)}, expected {possible}, or data with a split named val")

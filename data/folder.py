@@ -264,7 +264,7 @@ class TarFolder(Folder):
 
 @dataclass(frozen=True)
 class TarBlob(Blob):
-    """A file in a tar file. Opening it reads the whole file."""
+    """A file in a tar file. Opening it reads its whole content, but no other part of the tar file."""
 
     folder: TarFolder
     member: Member

@@ -312,7 +312,7 @@ def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor
 
     Compare shapes on the meta device first. Otherwise wrong settings in a file could fill the memory.
     """
-    weights = dict(weights)  # a plain dict: torch's metadata would pass `assign=True` to the second call
+    weights = dict(weights)  # without `_metadata`, where the first call would store assign=True for the second
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

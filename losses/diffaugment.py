@@ -25,8 +25,8 @@ def color(images: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tens
     """Change brightness, then saturation, then contrast of (N, C, H, W) images.
 
     brightness, saturation, contrast: Numbers u in [0, 1), (N,) each. u = 1/2 changes nothing. Brightness adds u - 1/2.
-        Saturation multiplies by 2 u the difference between a pixel and the mean of the pixel's channels. Contrast
-        multiplies by u + 1/2 the difference between a pixel and the mean of the image.
+        Saturation multiplies the difference between a pixel and the mean of the pixel's channels by 2 u. Contrast
+        multiplies the difference between a pixel and the mean of the image by u + 1/2.
     """
     draws = (brightness, saturation, contrast)
     brightness, saturation, contrast = (draw.to(images.dtype).view(-1, 1, 1, 1) for draw in draws)

@@ -77,8 +77,8 @@ def draw_mask(labels: Tensor) -> Tensor:
 def mask_of(labels: Tensor, draws: Tensor) -> Tensor:
     """Return the draw of each pixel's class, (N, 1, H, W) bool, for one-hot labels (N, K, H, W).
 
-    draws: (K + 1,) bool. The last draw is for pixels without a class. OASIS's code replaces ids by draws in one map, so
-        that pixels of class 0 with draw 1 count as class 1, and get the draw of class 1.
+    draws: (K + 1,) bool. The last draw is for pixels without a class. OASIS's code differs: it overwrites ids with
+        draws, class by class. If class 0 has draw 1, its pixels then count as class 1, and get the draw of class 1.
     """
     n_classes = labels.shape[1]
     classes = torch.where(labels.amax(dim=1, keepdim=True) > 0, labels.argmax(dim=1, keepdim=True), n_classes)

@@ -40,7 +40,7 @@ class ConditionReduction(nn.Module):
 
     Image channels are averaged. Other channels keep the first pixel of each square, as in SPADE: labels stay one-hot.
 
-    n_noise_channels: Number of channels before the image (noise and labels). n_image_channels: Channels of the image.
+    n_noise_channels: Number of all channels before the image: noise, then labels. n_image_channels: Image channels.
     """
 
     def __init__(self, factor: int, *, n_noise_channels: int = 0, n_image_channels: int = 0) -> None:

@@ -117,7 +117,7 @@ class Training:
 
     averages: Moving averages of the generators' weights, by network name.
     fingerprint: Digests of the training samples.
-    measured_on: Digests of the validation samples and the protocol, for the metrics of `best` and of the plateau.
+    measured_on: Digests of the validation samples and the protocol, for the metrics of `best` and the plateau schedule.
     statistics_batches: Batches to estimate the batch norm statistics of `averages`, read before step 1.
     estimated_step: Step of the latest estimate of the batch norm statistics.
     continues: Whether to continue the run in `folder`. If False, the run in `folder` is archived.

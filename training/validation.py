@@ -291,8 +291,8 @@ class BestScore:
 class Patience(BestScore):
     """The best score for early stopping. Early stopping ends a run if the score no longer improves.
 
-    This score is not read from best.pt. A killed run may have written best.pt after its last checkpoint, and would end
-    at another step if it resumed with that score.
+    This score is not read from best.pt, because a killed run may have written best.pt after its last checkpoint. With
+    that newer score, a resumed run would end at another step than an uninterrupted run.
 
     limit: Number of validations without improvement after which the run ends. None: No early stopping.
     n_without: Number of validations since the best score.

@@ -141,8 +141,8 @@ class TrainConfig(Section, prefix="train."):
     """End the run after this many validations in a row without a better value of checkpoint.best. null: never."""
     validation_share: float = setting(0.0, lambda share: 0 <= share < 1, "0 <= share < 1")
     """Share of the training samples that is kept for validation if the data set has no validation split. These samples
-    are not trained on. Their names decide which samples are chosen, so new samples do not change the choice. 0:
-    validation uses training samples."""
+    are not trained on. A sample's own name decides whether it is kept, so new samples do not move other samples.
+    0: validation uses training samples."""
     validation_group: str | None = setting(None, _is_expression, "null, or a regular expression such as p[0-9]+")
     """Regular expression for sample names, such as p[0-9]+ for p001_slice03. Samples with the same match are one group.
     With parentheses, only the text inside them counts. A group is used either for training or for validation, so that

@@ -110,7 +110,7 @@ def _settings(data: Mapping[str, Any], splits: Sequence[str], overrides: Sequenc
 def _splits(folder: Folder, suffix: str) -> list[str]:
     """Return the splits that have a folder with this suffix. For example, `train_label` has the suffix `_label`."""
     names = [name.removesuffix(suffix) for name in folder.folders() if name.endswith(suffix) and name != suffix]
-    # train_A_label has masks for train_A, so train_A is not a split
+    # train_A_label holds masks for the images in train_A. It does not show that a split has the name train_A
     return [name for name in names if not (name.endswith("A") and (folder / name).exists())]
 
 
