@@ -31,7 +31,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     add("--targets", type=Path, metavar="DIR", help="folder of targets for --input, to compute metrics")
     nodata_help = "value of missing pixels in sources, such as -9999; default: the value that each TIFF names, and NaN"
     add("--nodata", type=float, metavar="VALUE", help=nodata_help)
-    add("--features", choices=("sampled", "given"), help="instance features: drawn from clusters, or given by samples")
+    add("--features", choices=("sampled", "given"), help="instance features: drawn from clusters, or of each sample")
     add("--feature-maps", type=Path, metavar="DIR", help="folder of precomputed feature maps for --input")
     style_help = "image that gives the style, if the generator has styles; default: a random style for each image"
     add("--style", type=Path, metavar="IMAGE", help=style_help)

@@ -39,7 +39,7 @@ def build_input(loaded: LoadedGenerator, request: Request) -> Layout:
         layout = open_split(config, split, needs_targets=False, allows_missing=True)
     if loaded.clusters is None and conditioning.features == "encoded":
         if not isinstance(loaded.generator, FeatureConditionedGenerator):
-            raise DataError(f"--features given: {loaded.file} has no encoder. Omit it or add --feature-maps DIR.")
+            raise DataError(f"--features given: {loaded.file} has no encoder. Omit this, or add --feature-maps DIR.")
         if not has_targets(layout):
             raise DataError(
                 f"{loaded.file}: needs targets to compute instance features, but the input has none. Create clusters "
@@ -63,7 +63,7 @@ def _check_maps_are_named(request: Request, loaded: LoadedGenerator) -> None:
 
 
 def _named_input(request: Request, loaded: LoadedGenerator) -> Layout:
-    """Return the samples of --input. If it is a folder, the files of a sample can have different name endings."""
+    """Return the samples of --input. See `PairedFolders` for how folders form pairs."""
     facts, conditioning = loaded.data_facts, loaded.conditioning
     instances = request.instances if conditioning.needs_instances else None
     features = request.feature_maps if conditioning.features == "precomputed" else None
@@ -105,7 +105,7 @@ def has_targets(layout: Layout) -> bool:
 class ListedImages(PairedFolders):
     """Samples from a list of files and folders. The name of a sample is its path below the common parent folder.
 
-    partners: Folder of each map except the source, or None without it. Files are named like sources, with any suffix.
+    partners: Folder of each map except the source, or None. Files are named like sources, with any suffix.
     further_files: Images whose channels are appended to the source. In this case, `paths` must be a single file.
     reader: Reader of the maps.
 

@@ -59,14 +59,14 @@ class TiledNetwork:
 
     Instance norm needs the statistics of the full image. The network is therefore cut at its norms into segments.
     Each segment is computed for all tiles before the next segment starts. A tile includes the neighbouring pixels that
-    the segment's convolutions need. The result differs from the result for the full image only by rounding. Batch norm
-    does not need cuts, but each cut reduces the number of neighbouring pixels.
+    the segment's convolutions need. The result differs from the result for the full image only by rounding. The
+    network is also cut at batch norms, because each cut reduces the number of neighbouring pixels.
 
     tile: Side of a tile. `tile`, `overlap` and `at_once` count pixels of the image or output, whichever is larger.
     size_multiple, min_size: Divisor and minimum of the sides of an image, in pixels of the image.
     scale: Height of the output divided by the height of the image, a power of 2.
-    overlap: Number of pixels that a window adds to each side of its tile. None: no windows. Each window has its own
-        statistics. Windows are blended linearly. They need one pass and no temporary files.
+    overlap: Number of pixels that a window adds to each side of its tile. Each window has its own statistics.
+        Windows are blended linearly. They need one pass and no temporary files. None: no windows.
     folder: Folder of the temporary files.
 
     n_segments: Number of passes over the tiles.

@@ -94,7 +94,7 @@ def translate_all(
     world: Processes that share the samples. Each of n processes translates every n-th sample.
 
     Raises:
-        DataError: --existing keep is refused. Or some samples cannot be read, and all others are already translated.
+        DataError: --existing keep is refused, or some samples cannot be read. All other samples are translated first.
     """
     split = None if request.input else request.split or translated_split(loaded.config)
     config, facts, layout = loaded.reading_config, loaded.data_facts, folder.layout

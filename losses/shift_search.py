@@ -53,7 +53,7 @@ class ShiftSearch:
         self._penalty = torch.tensor(penalty, dtype=torch.float64, device=device)
 
     def follow_schedule(self, share: float) -> None:
-        """Set the penalty after the fraction `share` of the planned steps. Change it in place, for CUDA graphs."""
+        """Set the penalty in place, for CUDA graphs. `share` is the completed fraction of the planned steps."""
         self._penalty.fill_(self._first_penalty * max(0.0, 1.0 - share / FREE_FROM))
 
     @torch.no_grad()

@@ -75,7 +75,7 @@ def prepare_folder(training: Training, damaged: Sequence[Path]) -> None:
 
 
 def archive_run(folder: Path) -> Path | None:
-    """Rename the folder of an earlier run, so that a new run can use it. Return the new path, or None without a run.
+    """Rename the folder of an earlier run, so that a new run can use its name. Return the new path; None without a run.
 
     Raise FileExistsError if the folder holds files, but no run.
     """

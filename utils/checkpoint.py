@@ -290,7 +290,7 @@ def _content_fault(state: object, n_bytes: int) -> str | None:
 
 
 def _training_fault(state: Mapping[str, Any]) -> str | None:
-    """Return a fault that shows that no training run wrote this checkpoint, or None. Missing keys are allowed."""
+    """Return why no training run can have written this checkpoint, or None. Missing keys are allowed."""
     for value, _ in distinct_values(cast(object, state), plain_parts):
         if isinstance(value, dict) and not all(isinstance(key, str | int) for key in value):
             return "it holds a key that is neither a text nor a number"

@@ -71,7 +71,7 @@ def _problem_of(index: int) -> str | None:
 
 
 def use_deterministic_algorithms(is_on: bool) -> None:
-    """Turn deterministic algorithms on or off. Operations without one log a warning. Call this before using a GPU."""
+    """Turn deterministic algorithms on or off before using a GPU. Operations without such algorithms log a warning."""
     torch.use_deterministic_algorithms(is_on, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.deterministic = is_on

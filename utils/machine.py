@@ -41,7 +41,7 @@ def keep_freed_memory(*, gives_large_back: bool = False) -> bool:
 
     By default, glibc returns large freed tensors to the system, so steps on a CPU spend much time in page faults.
 
-    gives_large_back: Whether to return tensors of 32 MiB or more. Activation checkpointing would fragment kept memory.
+    gives_large_back: Whether to return tensors from 32 MiB, for activation checkpointing, which fragments kept memory.
     """
     mallopt = _c_function("mallopt")
     if mallopt is None:

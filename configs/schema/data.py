@@ -88,7 +88,7 @@ class DataConfig(Section, prefix="data."):
     target_files: str | None = None
     """Data type and format of the images that test.py writes, such as uint16.png, if targets are not 8-bit RGB. Types:
     uint8, uint16, int16, float32. Formats: png, tif, npy. Default: float32.tif with target_range, otherwise uint8.png.
-    Volumes: int16 or float32 in nii.gz, mha or nrrd. Default: int16 in the source's format (float32 for [0,1])."""
+    Volumes: int16 or float32 in nii.gz, mha or nrrd. Default: source's format, int16 (float32 for range [0,1])."""
     ignore_id: int | None = number(None)
     """Id of pixels without a class, 255 in many data sets. Such pixels are 0 in every one-hot channel."""
     instance_edges: bool = False

@@ -40,8 +40,8 @@ class _Layer(NamedTuple):
     name: Class of the surfaces.
     upper, lower: RGB colours of a cell at its upper and lower edge, with a gradient between them.
     rows: Where the grid begins and ends, in units below the upper edge, or above the lower edge if negative.
-    heights, widths: Size of a cell with its gap, and size of the gap, in units. The size is rounded so that cells fill
-        the grid. A size below 1 is a share of the grid.
+    heights, widths: Size of a cell with its gap, and size of the gap, in units. The cell size is rounded so that cells
+        fill the grid. A cell size below 1 is a share of the grid.
     masonry: Standard deviation of the brightness of cells. If it is not 0, every second row is shifted by half a cell.
     lamp: Share of lamplight in the colour at night, 0 to 1.
     """

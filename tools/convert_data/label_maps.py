@@ -23,7 +23,7 @@ from utils.text import counted
 from utils.worker_threads import in_order, worker_threads
 
 _JPEG_SUFFIXES = (".jpg", ".jpeg")
-_AREA_SHARE = 1e-4  # least number of areas of a class colour, divided by the number of the map's pixels
+_AREA_SHARE = 1e-4  # a class colour fills at least this number of areas per pixel of the map
 _NEAR = 40.0  # RGB distance; closer colours in JPEG files are one class
 
 
