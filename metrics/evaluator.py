@@ -207,7 +207,7 @@ class Evaluator:
         protocol: dict[str, Any] = {
             "compared": f"{self._compared}, at the size of the translated image",
             "ssim": f"Gaussian window of {WINDOW} pixels, sigma 1.5, edges reflected, mean of the channels",
-            "ms_ssim": "five scales; fewer scales, with weights that sum to 1, if the shorter side is below 176 pixels",
+            "ms_ssim": "five scales; fewer, with their weights scaled to 1, where the shorter side is below 176 pixels",
             "torch": torch.__version__,
             "torchmetrics": version("torchmetrics"),
         }
