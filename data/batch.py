@@ -80,7 +80,7 @@ class Sample(_Maps):
     target: RGB image or image of another type. Its size is the size of the source multiplied by `generator.scale`.
     features: Precomputed instance features, (3, H, W) uint8.
     weights: Weights of target pixels, (1, H, W) uint8 (255 means 1), uint16 (65535 means 1), int16 or float32.
-    source_images: If the first source folder holds label maps: images of the other source folders, (C, H, W). If the
+    source_images: Images of the other source folders, (C, H, W), if the first source folder holds label maps. If the
         first folder holds images, `source` contains the channels of all folders.
     labels: Ids in the label map of a source image, (1, H, W) int32.
     replaces: Bad samples that this sample replaces.

@@ -100,7 +100,7 @@ class MultiscalePatchDiscriminator(Discriminator):
     def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
         """Return the smallest height and width that give each norm at least two pixels per side."""
         lost = 3 - 2 * padding  # pixels that a convolution of stride 1 removes from a side
-        normed = 2 if downsample == "strided" else 1  # a norm needs 2 pixels; a blur halves the side after it
+        normed = 2 if downsample == "strided" else 1  # a norm needs 2 pixels; a blur halves the side after the norm
         side = 2 + lost
         for least in [normed] * (n_layers - 1) + [1]:  # the last layer comes first; the first layer has no norm
             side = 2 * max(side, least) - 1 + lost

@@ -117,7 +117,7 @@ def joined_world(device: str, timeout_s: float, option: str = "run.device=") -> 
 
     device: "auto", "cpu" or "cuda".
     timeout_s: Seconds that a process waits for other processes.
-    option: Start of the command-line option for the device, for messages.
+    option: Beginning of the command-line option that sets the device. Error messages contain it.
 
     Raises:
         DeviceError: There is no usable GPU for this process.
@@ -186,7 +186,7 @@ def _hand_out_prefix(store: dist.Store, size: int, timeout: timedelta) -> str:
     waiting = set(range(1, size))
     while waiting:
         for rank in waiting:
-            if store.check([f"asks/{rank}"]):  # an ended process may have asked, so wait for {prefix}/has below
+            if store.check([f"asks/{rank}"]):  # perhaps a request of an ended process, so see {prefix}/has
                 store.set(f"prefix/{store.get(f'asks/{rank}').decode()}", prefix)
         waiting = {rank for rank in waiting if not store.check([f"{prefix}/has/{rank}"])}
         if waiting and time.monotonic() > deadline:

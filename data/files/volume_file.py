@@ -1,7 +1,7 @@
 """Read and write medical volumes: NIfTI, MetaImage, NRRD, and folders with a DICOM series.
 
 SimpleITK reads truncated files as zeros, and a malformed header can crash it. Therefore this module reads the voxels of
-files itself. SimpleITK reads DICOM, and the geometry of files from a small header that is made from checked values.
+files itself. SimpleITK reads DICOM. It also reads the geometry of files, from small headers made from checked values.
 """
 
 import os
@@ -111,11 +111,11 @@ def read_volume(path: Path) -> Volume:
 
 
 def write_volume(path: Path, array: np.ndarray, like: Path | Geometry) -> None:
-    """Write a volume. Voxels are compressed, except in .nii. The complete file appears at once.
+    """Write a volume. Voxels are compressed, except in .nii. The file appears only when it is complete.
 
     array: Volume in LPS order, (D, H, W) uint8, uint16, int16 or float32.
-    like: Geometry of `array`, or a stored volume with the orientation and the geometry. If this volume has the same
-        format, they are kept to the last bit.
+    like: Geometry of `array`, or a stored volume with the orientation and the geometry. If the stored volume
+        has the format of `path`, orientation and geometry are kept to the last bit.
 
     Raises:
         DataError: `like` cannot be read, or SimpleITK is not installed.
@@ -222,7 +222,7 @@ def _dicom_plane(path: Path) -> np.ndarray:
 
 
 def _voxels(header: Header) -> tuple[np.ndarray, bool]:
-    """Read the voxels of a file, (D, H, W) uint8, uint16, int16 or float32. Return whether they are integers, too."""
+    """Return the voxels of a file, (D, H, W) uint8, uint16, int16 or float32, and whether all are integers."""
     array, place = np.empty(header.size[::-1], header.dtype), -header.skip
     content = array.reshape(-1).view(np.uint8)
     with header.data.open("rb") as file:
@@ -241,7 +241,7 @@ def _voxels(header: Header) -> tuple[np.ndarray, bool]:
 
 
 def _collected(planes: Iterable[np.ndarray], array: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Copy planes to an array. It becomes float32 if int16 cannot hold them. Return whether all are integers, too."""
+    """Copy planes to an array, float32 if int16 cannot hold their values. Also return whether all are integers."""
     is_integer = True
     with np.errstate(invalid="ignore", over="ignore"):
         for z, plane in enumerate(planes):
@@ -290,7 +290,7 @@ def _series(folder: Path) -> tuple[Geometry, list[Path]]:
 
 
 def _turned(geometry: Geometry) -> tuple[str, list[int], tuple[int, ...], Geometry]:
-    """Return the orientation of a stored volume, and the volume in LPS order: axes and flips of (D, H, W), geometry."""
+    """Return a volume's orientation, the axes and flips that turn (D, H, W) to LPS order, and the turned geometry."""
     code = str(_itk().DICOMOrientImageFilter.GetOrientationFromDirectionCosines(geometry.direction))
     order = [next(axis for axis in range(3) if code[axis] in letters) for letters in ("LR", "PA", "SI")]
     flipped = np.array([code[axis] in "RAI" for axis in order])

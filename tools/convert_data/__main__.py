@@ -24,7 +24,7 @@ from utils.cli import USER_ERROR, ArgumentParser, run_entry_point, whole_number
 from utils.log import log_to_console, logger
 from utils.text import counted
 
-_OF_SOURCES: dict[str, dict[str, float]] = {  # defaults of each option by --source; other sources do not use the option
+_OF_SOURCES: dict[str, dict[str, float]] = {  # default of each option, for each --source that uses it
     "sigma": {"edges": 1.2, "noisy": 25.0},
     "factor": {"reduced": 4},
 }
@@ -67,7 +67,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
     colors = "convert label maps drawn in colours to ids, and write the colours to TO.yaml"
     folders(add := command("colors-to-ids", _colors_to_ids, colors))
     add("--existing", choices=("refuse", "replace"), default="refuse", help=existing_help)
-    colors_help = "YAML file as for metrics.label_colors, or cityscapes, or cmp_facades; default: colours of the maps"
+    colors_help = "cityscapes, cmp_facades, or a YAML file as for metrics.label_colors; default: colours in the maps"
     add("--colors", metavar="FILE", help=colors_help)
 
     folders(add := command("to-shards", _to_shards, "copy a data set into indexed tar files, which data.root can name"))

@@ -133,5 +133,5 @@ def plain_copy(loaded: LoadedGenerator) -> LoadedGenerator:
 
 
 def without_encoder(generator: nn.Module) -> nn.Module:
-    """Return the generator without its encoder. It takes features as an input, and uses its chosen style or 0."""
+    """Return the generator without its encoder. The result has features as an input, and uses the chosen style or 0."""
     return generator.generator if isinstance(generator, EncodedGenerator) else generator
