@@ -171,7 +171,7 @@ def read_fixed_samples(
 ) -> list[Sample]:
     """Read at most `n_samples` samples from the start of a layout, and resize them for validation.
 
-    If groups have several samples, such as the slices of patients, read samples from all parts of the layout instead.
+    If a group has several samples, as a patient has several slices, read samples from all parts of the layout.
 
     on_bad_sample: "skip" logs a bad sample and reads the next sample instead. "error" raises its error.
 

@@ -62,7 +62,7 @@ class LoadedGenerator:
     sha256: Digest of the file when it was read, or None if not computed. Training can replace the file later.
     n_samples: Number of training samples, or None if the file does not record it.
     stack: Names of the run's source folders if it has several and `direction` is BtoA. Otherwise None.
-    clusters: Clusters to sample instance features from. None if samples provide features, or the generator uses none.
+    clusters: Clusters to sample instance features from. None if samples provide them, or no features are needed.
     card: Model card of an exported file; empty for other files.
     others: Further checkpoints whose outputs `generator` averages.
     """
@@ -312,7 +312,7 @@ def _loaded(build_network: Callable[[], nn.Module], weights: Mapping[str, Tensor
 
     Compare shapes on the meta device first. Otherwise wrong settings in a file could fill the memory.
     """
-    weights = dict(weights)  # without `_metadata`, where the first call would store assign=True for the second
+    weights = dict(weights)  # drops `_metadata`: the first call would leave assign=True in it for the second call
     try:
         with torch.device("meta"):
             build_network().load_state_dict(weights, assign=True)

@@ -65,8 +65,8 @@ class TiledNetwork:
     tile: Side of a tile. `tile`, `overlap` and `at_once` count pixels of the image or output, whichever is larger.
     size_multiple, min_size: Divisor and minimum of the sides of an image, in pixels of the image.
     scale: Height of the output divided by the height of the image, a power of 2.
-    overlap: Number of pixels that a window adds to each side of its tile. Each window has its own statistics.
-        Windows are blended linearly. They need one pass and no temporary files. None: no windows.
+    overlap: Number of pixels by which a tile is enlarged on each side. Enlarged tiles are called windows. Each window
+        has its own statistics. Windows are blended linearly, in one pass without temporary files. None: no windows.
     folder: Folder of the temporary files.
 
     n_segments: Number of passes over the tiles.
@@ -194,7 +194,7 @@ def _tile_of(segment: Segment, tile: Window, readers: Mapping[str, Read], whole:
 
 
 def _pieces(length: int, longest: int, multiple: int) -> list[tuple[int, int]]:
-    """Cut `length` at multiples of `multiple` into the fewest pieces of at most `longest`. Return (start, end) each."""
+    """Cut `length` at multiples of `multiple` into the fewest pieces of at most `longest`. Return their bounds."""
     n_pieces = -(-length // longest)
     ends = [length // multiple * number // n_pieces * multiple for number in range(n_pieces + 1)]
     return list(pairwise(ends))

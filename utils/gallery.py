@@ -27,7 +27,7 @@ class Row:
     """A sample on the page.
 
     images: Files of the images by type ("source", "translated", …), relative to the page's folder.
-    full: File of the full-size translated image, in the same folder. None: the image in `images` has full size.
+    full: File of the full-size translation, relative to the page's folder. None: the image in `images` has full size.
     metrics: Values to sort by. NaN and infinity are None.
     """
 

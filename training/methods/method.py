@@ -92,7 +92,7 @@ class Method(ABC):
 
     @property
     def pools(self) -> Sequence[tuple[ImagePool, str]]:
-        """The image pools in order of use. Each has the name of a map ("source" or "target") as large as its images."""
+        """The image pools in order of use, each with the map ("source" or "target") that has the size of its images."""
         return ()
 
     def draw_ahead(self, batches: StepBatches) -> object:
