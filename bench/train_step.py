@@ -64,7 +64,7 @@ GPU_SIDES = [*list(REFERENCES)[1:], *OURS]  # the padded side is last, because i
 
 
 def make_reference(config: Config, device: torch.device) -> Reference:
-    """Return an original program's update on this project's networks. Paired updates use `config.amp.opt_level`."""
+    """Return an original program's training step for our networks. A step on pairs uses `config.amp.opt_level`."""
     torch.manual_seed(config.run.seed)
     if config.method.name != "paired":
         trained = METHODS[config.method.name](config, World(0, 1, device)).networks.values()
@@ -83,7 +83,7 @@ def make_reference(config: Config, device: torch.device) -> Reference:
 
 
 def make_step(case: Case, side: str, device: torch.device) -> Callable[[], object]:
-    """Return a function that makes a training step of a side (program). The batch is already on the device.
+    """Return a function that runs a training step of the program `side`, with a batch that is on the device.
 
     Only the reference keeps the default memory allocator, as pix2pixHD does. Other sides are set up as in train.py.
     """

@@ -41,7 +41,7 @@ def describe_volumes(patients: Volumes, n_axes: int, *, has_windows: bool) -> It
     if has_windows:
         windows = [volume.window for kind in filter(is_source, of_kind) for volume in of_kind[kind]]
         low, high = (f"{exact(min(each))} to {exact(max(each))}" for each in zip(*windows, strict=True))
-        yield "ranges", f"of each source volume: from {low}, up to {high}"
+        yield "ranges", f"each source volume has its own; lower ends {low}, upper ends {high}"
 
 
 def _span(rows: Sequence[Sequence[float]]) -> str:

@@ -60,7 +60,7 @@ class SetMeasures:
         self._found["fake", number] = self.evaluator.features(fake, number)
 
     def add_reals(self, preprocessing: Preprocessing, world: World, problems: list[str], *, keeps_sizes: bool) -> None:
-        """Add the features of every n-th real image, if there are n processes. Resize real images like sources.
+        """Add the features of this process's share of the real images. Resize real images like sources.
 
         problems: List that receives messages about unreadable images. These images are skipped.
         """
@@ -131,7 +131,7 @@ class Results:
         self._counts["no_data"] += no_data is not None and no_data.missing is not None
         fake, spread = self.predictor.split(fake)
         self._record(sample, fake)
-        # the source must be in the gallery first, see OutputFolder._refuse_foreign
+        # write the translation after its source in the gallery, see OutputFolder._refuse_foreign
         source = self.folder.source(self._indices[sample.name])
         self.folder.store.write(self.folder.image(sample.name), fake, source, no_data)
         if spread is not None:

@@ -118,7 +118,7 @@ class OptimizerGroup:
     def step(self, name: str, means: RunningMeans) -> None:
         """Update the weights from the accumulated gradients, or skip the update if a gradient is not finite.
 
-        The device checks the gradients in every precision. The host does not wait. Other groups do not skip the update.
+        The device checks the gradients in every precision. The host does not wait. Other groups still update.
 
         means: If gradients are clipped, their norm before clipping is added to these means, as gradient_norm/`name`.
         """

@@ -242,7 +242,7 @@ class Session(Sink):
             self._stack.callback(os.close, self._descriptor)
 
     def end_step(self) -> None:
-        """Count the step. Raise UserError if the folder was removed. A new folder would lack the earlier files."""
+        """Count the step. Raise UserError if the folder was removed, because a new one would lack earlier files."""
         folder, descriptor = self._folder, self._descriptor
         if descriptor is not None and not (folder.is_dir() and os.path.samestat(os.fstat(descriptor), folder.stat())):
             raise UserError(f"{folder}: the folder was removed while the run trained. Start the run again.")

@@ -144,8 +144,8 @@ def test_each_mr_volume_has_its_own_range(opened: Opened, tmp_path: Path) -> Non
     case = CASES["ranges"]
     save_volume(tmp_path / "train_A" / "p.mha", case["mr"])
     layout = opened("data.source_range=volume", needs_targets=False)
-    low, high = case["low"], case["high"]
-    assert ("ranges", f"of each source volume: from {low} to {low}, up to {high} to {high}") in layout.notes
+    low, high = (f"{case[end]} to {case[end]}" for end in ("low", "high"))
+    assert ("ranges", f"each source volume has its own; lower ends {low}, upper ends {high}") in layout.notes
     seen = torch.stack([layout.read(index).source for index in range(len(layout))])
     assert seen.dtype == torch.float32
     assert torch.allclose(ValueRange.of([0, 1]).to_float(seen)[:, 0], case["mr_seen"], rtol=0, atol=case["tolerance"])

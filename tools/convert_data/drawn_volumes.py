@@ -1,4 +1,4 @@
-"""Write drawn heads as a data set of volumes."""
+"""Draw synthetic heads, and write them as a data set of volumes."""
 
 import shlex
 from pathlib import Path
