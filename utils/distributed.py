@@ -186,7 +186,7 @@ def _hand_out_prefix(store: dist.Store, size: int, timeout: timedelta) -> str:
     waiting = set(range(1, size))
     while waiting:
         for rank in waiting:
-            if store.check([f"asks/{rank}"]):  # perhaps a request of an ended process, so see {prefix}/has
+            if store.check([f"asks/{rank}"]):  # an ended process may have set it, so wait for {prefix}/has below
                 store.set(f"prefix/{store.get(f'asks/{rank}').decode()}", prefix)
         waiting = {rank for rank in waiting if not store.check([f"{prefix}/has/{rank}"])}
         if waiting and time.monotonic() > deadline:
