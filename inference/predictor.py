@@ -134,7 +134,7 @@ class Predictor:
         """Return the output of the generator as pixel values on the CPU."""
         fake, *spread = output.chunk(2, dim=1) if self.has_spread else (output,)
         pixels = self.conditioning.pixels(fake, self.target_dtype)
-        # with a spread, cat converts pixels to float32, which holds all integers of target files exactly
+        # cat converts pixels to float32 if there is a spread. It holds all integers of target files exactly
         return torch.cat([pixels, *map(self.conditioning.pixel_differences, spread)], dim=1).cpu()
 
     def _image_seed(self, name: str) -> Seed:

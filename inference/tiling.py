@@ -65,7 +65,7 @@ class TiledNetwork:
     tile: Side of a tile. `tile`, `overlap` and `at_once` count pixels of the image or output, whichever is larger.
     size_multiple, min_size: Divisor and minimum of the sides of an image, in pixels of the image.
     scale: Height of the output divided by the height of the image, a power of 2.
-    overlap: Number of pixels by which a tile is enlarged on each side. Enlarged tiles are called windows. Each window
+    overlap: Number of pixels that enlarge a tile on each side. Enlarged tiles are called windows. Each window
         has its own statistics. Windows are blended linearly, in one pass without temporary files. None: no windows.
     folder: Folder of the temporary files.
 

@@ -33,7 +33,7 @@ _GDAL_NO_DATA = 42113  # a number as text
 _ORIENTATION, _X_RESOLUTION, _Y_RESOLUTION, _RESOLUTION_UNIT = 274, 282, 283, 296
 _TURNED = (5, 6, 7, 8)  # orientations that exchange rows and columns
 _CENTIMETER = 3
-_PER_CENTIMETER = {2: 1 / 2.54, 3: 1.0}  # by _RESOLUTION_UNIT: 2 is inch, 3 is centimetre
+_PER_CENTIMETER = {2: 1 / 2.54, 3: 1.0}  # keys are units: 2 is inch, 3 is centimetre
 _MICRONS_PER_PIXEL = (r"\bMPP ?= ?([\d.]+)()", r'PhysicalSizeX="([\d.]+)".*?PhysicalSizeY="([\d.]+)"')  # SVS, OME
 _IMAGEJ_UNITS = {"micron": 1e4, "um": 1e4, "\\u00B5m": 1e4, "µm": 1e4, "mm": 10.0, "cm": 1.0}  # per centimetre
 _ITEM = re.compile(r"<Item\b([^>]*)>([^<]*)</Item>")
