@@ -4,12 +4,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from data.volume_cache import value_window
 from utils.pictures import resize
 
 _SIDE = 256  # pixels; longest side of a slice
+_GAP = 4  # pixels after each slice
 _DIFFERENCE = 200.0  # difference in units of the targets that is shown as black or white
 
 
@@ -26,26 +28,34 @@ def pictures(
     spacing: Distances of voxels along x, y and z, in mm. The pictures have square pixels.
     window: Values of targets that are black and white.
     """
-    sides = volumes["source"].shape
-    inside = [np.arange(side) for side in sides] if mask is None or not mask.any() else np.nonzero(mask > 0)
-    middle = [(int(places.min()) + int(places.max())) // 2 for places in inside]
-    ends = {"source": value_window(volumes["source"]), "translated": window, "target": window}
-    shown = {kind: _planes(volumes[kind], middle, spacing, *ends[kind]) for kind in ends if kind in volumes}
-    if "target" in volumes:
-        error = volumes["translated"].astype(np.float32) - volumes["target"]
-        shown["difference"] = _planes(error, middle, spacing, -_DIFFERENCE, _DIFFERENCE)
-    return shown
+    cuts = {kind: _middle_planes(volumes[kind], mask) for kind in ("source", "translated", "target") if kind in volumes}
+    sampled = volumes["source"][::2, ::2, ::2]  # enough for percentiles, and eight times as fast
+    ends = dict.fromkeys(cuts, window) | {"source": value_window(sampled)}
+    if "target" in cuts:
+        cuts["difference"] = [fake - real for fake, real in zip(cuts["translated"], cuts["target"], strict=True)]
+        ends["difference"] = (-_DIFFERENCE, _DIFFERENCE)
+    return {kind: _side_by_side(planes, spacing, *ends[kind]) for kind, planes in cuts.items()}
 
 
-def _planes(volume: np.ndarray, middle: Sequence[int], spacing: Sequence[float], low: float, high: float) -> Tensor:
-    sizes = [side * step for side, step in zip(volume.shape, spacing[::-1], strict=True)]  # mm along z, y and x
-    unit, planes = max(sizes) / _SIDE, []
-    for axis, index in enumerate(middle):
-        plane = np.take(volume, index, axis).astype(np.float32)
-        plane = plane if axis == 0 else plane[::-1]  # z points to the head
-        grey = torch.from_numpy(np.clip((plane - low) / (high - low) * 255, 0, 255).round().astype(np.uint8))
-        height, width = (max(1, round(size / unit)) for number, size in enumerate(sizes) if number != axis)
-        planes.append(resize(grey[None], height, width))
-    tallest = max(plane.shape[1] for plane in planes)
-    padded = [np.pad(plane[0].numpy(), [(0, tallest - plane.shape[1]), (0, 4)]) for plane in planes]
-    return torch.from_numpy(np.concatenate(padded, axis=1)).expand(3, -1, -1).contiguous()
+def _middle_planes(volume: np.ndarray, mask: np.ndarray | None) -> list[np.ndarray]:
+    """Return the axial, coronal and sagittal slice through the middle of the mask, float32."""
+    planes = []
+    for axis, side in enumerate(volume.shape):
+        others = tuple(other for other in range(3) if other != axis)
+        inside = np.arange(side) if mask is None else np.flatnonzero(mask.max(axis=others) > 0)
+        middle = (int(inside[0]) + int(inside[-1])) // 2 if inside.size else (side - 1) // 2
+        planes.append(np.take(volume, middle, axis).astype(np.float32))
+    return planes
+
+
+def _side_by_side(planes: Sequence[np.ndarray], spacing: Sequence[float], low: float, high: float) -> Tensor:
+    """Return a grey picture of the planes, (3, H, W) uint8, with square pixels and the head at the top."""
+    (height, width), (depth, _) = planes[0].shape, planes[1].shape
+    x, y, z = (side * step for side, step in zip((width, height, depth), spacing, strict=True))  # mm
+    unit, shown = max(x, y, z) / _SIDE, []
+    for plane, upwards, sizes in zip(planes, (1, -1, -1), ((y, x), (z, x), (z, y)), strict=True):  # z points up
+        grey = np.clip((plane[::upwards] - low) / (high - low) * 255, 0, 255).round().astype(np.uint8)
+        shown.append(resize(torch.from_numpy(grey)[None], *(max(1, round(size / unit)) for size in sizes)))
+    tallest = max(picture.shape[1] for picture in shown)
+    padded = [F.pad(picture, (0, _GAP, 0, tallest - picture.shape[1])) for picture in shown]
+    return torch.cat(padded, dim=2).expand(3, -1, -1).contiguous()

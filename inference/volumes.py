@@ -15,7 +15,8 @@ from configs.data_facts import slice_rule
 from configs.splits import translated_split
 from data.batch import Batch, DataError, Sample
 from data.files.image_files import write_png
-from data.files.volume_file import VOLUME_SUFFIXES, Geometry, read_volume, volume_name, write_volume
+from data.files.volume_file import VOLUME_SUFFIXES, Geometry, read_volume, write_volume
+from data.files.volume_header import volume_suffix
 from data.folder import File
 from data.map_reader import is_source
 from data.preprocessing import Preprocessing
@@ -131,7 +132,7 @@ class VolumeStore(ImageStore):
 
     def suffix_of(self, source: File | None) -> str:
         """Return the suffix of a translation. DICOM series are translated to NIfTI."""
-        own = str(source).removeprefix(volume_name(str(source)))
+        own = volume_suffix(str(source))
         return self.suffix or {"": ".nii.gz", ".nii": ".nii.gz", ".mhd": ".mha", ".nhdr": ".nrrd"}.get(own, own)
 
 

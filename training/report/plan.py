@@ -62,8 +62,7 @@ def describe(training: Training) -> list[str]:
     if facts.classes:
         names, how = facts.classes.names, " by colours" if config.data.label_colors else ""
         lines.append(f"classes        {len(names)}{how}: {listed(names, LISTED_CLASSES)}")
-    folder = config.data.mask_folder if config.data.has_volumes else config.data.weight_folder
-    weights = [f"maps of {folder}"] if config.data.has_weight_maps else []
+    weights = [f"maps of {config.data.weight_folder or config.data.mask_folder}"] if config.data.has_weight_maps else []
     weights += [f"{name} {exact(weight)}" for name, weight in loss.class_weights.items()][:LISTED_CLASSES]
     if weights:
         lines.append(f"weights        {', '.join(weights)}")
