@@ -64,11 +64,11 @@ def check_output(path: Path, *, is_folder: bool, may_exist: bool) -> None:
     """Raise FileExistsError if `path` exists although `may_exist` is false, or its type (file or folder) is wrong."""
     problem = ""
     if path.exists() and path.is_dir() != is_folder:
-        problem = "is a file, but --folder needs a folder" if is_folder else "is a folder"
+        problem = f"is {'a file, but --folder needs a folder' if is_folder else 'a folder'}. Choose another --output"
     elif path.exists() and not may_exist:
-        problem = "already exists"
+        problem = "already exists. Choose another --output, or add --existing replace"
     if problem:
-        raise FileExistsError(errno.EEXIST, f"{problem}. Choose another --output, or add --existing replace", str(path))
+        raise FileExistsError(errno.EEXIST, problem, str(path))
 
 
 def main(argv: Sequence[str]) -> None:
