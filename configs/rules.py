@@ -154,6 +154,9 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
         yield config.metrics.label_colors is None, "metrics.label_colors", expected
     discriminator = DISCRIMINATORS[config.discriminator.name]
     chosen = f"with discriminator.name={config.discriminator.name}"
+    fits = discriminator.channels is None or channels in discriminator.channels
+    expected = f"another one with data.target_channels={channels}: the network of this discriminator needs 1 or 3"
+    yield fits, "discriminator.name", expected
     fitting = [n for n, mode in ADVERSARIAL_LOSSES.items() if mode.classifies_pixels == discriminator.classifies_pixels]
     yield loss.gan_mode in fitting, "loss.gan_mode", f"one of {', '.join(fitting)} {chosen}"
     if discriminator.classifies_pixels:

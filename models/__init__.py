@@ -7,6 +7,7 @@ from typing import Any
 from models.generator import Generator
 from models.global_generator import GlobalGenerator, LocalEnhancer
 from models.patch_discriminator import Discriminator, MultiscalePatchDiscriminator, PixelDiscriminator
+from models.projected_discriminator import ProjectedDiscriminator
 from models.segmentation_discriminator import SegmentationDiscriminator
 from models.spade_generator import SpadeGenerator
 from models.unet_generator import UnetGenerator
@@ -24,6 +25,7 @@ GENERATORS: dict[str, type[Generator]] = {
 DISCRIMINATORS: dict[str, type[Discriminator]] = {
     "multiscale_patch": MultiscalePatchDiscriminator,
     "pixel": PixelDiscriminator,
+    "projected": ProjectedDiscriminator,
     "segmentation": SegmentationDiscriminator,
 }
 BUILT_IN = {"generator": frozenset(GENERATORS), "discriminator": frozenset(DISCRIMINATORS)}

@@ -36,8 +36,10 @@ class Discriminator(nn.Module):
 
     classifies_pixels: Whether the discriminator returns pixel logits (N, 1 + K, H, W) for K classes, and no features.
     keeps_normed_weights: Same as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
+    channels: Possible numbers of image channels; None for any number.
     """
 
+    channels: ClassVar[tuple[int, ...] | None] = None
     classifies_pixels: ClassVar[bool] = False
     keeps_normed_weights: ClassVar[bool] = True
 

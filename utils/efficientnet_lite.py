@@ -63,7 +63,7 @@ class PackagedWeights:
 
 LITE0 = PackagedWeights(
     "lite0",
-    "loss.perceptual_network=efficientnet_lite0",
+    "loss.perceptual_network=efficientnet_lite0 or discriminator.name=projected",
     "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     image_side=224,
 )

@@ -44,6 +44,7 @@ CASES: list[Case] = [  # step of the stop, loader processes before and after it,
 ]
 MORE_CASES: list[Case] = [
     (2, "0, 0", [*OASIS, *EMA]),
+    (2, "0, 0", ["discriminator.name=projected", "data.synthetic_size=[64,64]", "augmentation.policy=[translation]"]),
     (2, "0, 0", [*STYLE, *EMA, *ALTERNATING, "train.discriminator_steps=2"]),
     (2, "0, 0", ["loss.gan_mode=hinge", "loss.r1=1", "optimizer.decay=cosine", *FEATURES, *SPADE]),
     (3, "0, 1", [*CYCLE, *RECOMPUTED, "train.accumulation_steps=2", "amp.opt_level=O2", "amp.dtype=bfloat16"]),
