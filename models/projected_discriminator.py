@@ -7,14 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.layers import PairConv2d
-from models.patch_discriminator import (
-    Discriminator,
-    DiscriminatorOutput,
-    Downsample,
-    MultiscalePatchDiscriminator,
-    Norm,
-    discriminate,
-)
+from models.patch_discriminator import Discriminator, DiscriminatorOutput, discriminate
 from utils.efficientnet_lite import LITE0, efficientnet_lite
 
 _MIXED, _EMBEDDED, _WIDTH = 64, 16, 96  # channels of the mixed features, of the embedded source and of the layers
@@ -24,7 +17,7 @@ class Tap(NamedTuple):
     """A part of EfficientNet-Lite0 whose output is judged.
 
     part: Index of the part. channels: Its output channels. scale: Root mean square of its output for photographs.
-    stride: Stride of the first convolution of the discriminator.
+    stride: Stride of the first convolution that judges the output.
     """
 
     part: int
@@ -38,12 +31,12 @@ TAPS = (Tap(2, 24, 12.0, 2), Tap(3, 40, 10.0, 2), Tap(5, 112, 7.5, 1), Tap(7, 32
 
 
 class ProjectedDiscriminator(Discriminator):
-    """pix2pixHD's PatchGANs, and one small discriminator for each of four depths of a frozen EfficientNet-Lite0.
+    """One small discriminator for each of four depths of a frozen EfficientNet-Lite0.
 
     Frozen random convolutions mix the channels of the features, and add each depth to the next shallower depth
-    (section 3.2). In the paper there is no PatchGAN, and the discriminators do not see a source.
+    (section 3.2). Unlike in the paper, the discriminators also see the source.
 
-    The arguments are those of `MultiscalePatchDiscriminator`.
+    source_channels: Channels of the source; 0 if the discriminator sees only the image, as in CycleGAN and CUT.
 
     Raises:
         WeightsError: The package with the weights of EfficientNet-Lite0 is not installed.
@@ -51,31 +44,8 @@ class ProjectedDiscriminator(Discriminator):
 
     channels = (1, 3)
 
-    def __init__(
-        self,
-        *,
-        source_channels: int,
-        image_channels: int = 3,
-        base_channels: int = 64,
-        n_layers: int = 3,
-        n_scales: int = 2,
-        norm: Norm = "instance",
-        padding: int = 2,
-        max_channels: int = 512,
-        downsample: Downsample = "strided",
-    ) -> None:
+    def __init__(self, *, source_channels: int) -> None:
         super().__init__()
-        self.patches = MultiscalePatchDiscriminator(
-            source_channels=source_channels,
-            image_channels=image_channels,
-            base_channels=base_channels,
-            n_layers=n_layers,
-            n_scales=n_scales,
-            norm=norm,
-            padding=padding,
-            max_channels=max_channels,
-            downsample=downsample,
-        )
         self.source_channels = source_channels
         self._pretrained = [efficientnet_lite(LITE0)]  # in a list: not in checkpoints, optimizers and casts
         draw = torch.Generator().manual_seed(0)  # all runs have the same projections
@@ -95,19 +65,16 @@ class ProjectedDiscriminator(Discriminator):
             self.heads.append(nn.ModuleDict(parts))
 
     @staticmethod
-    def least_side(*, n_layers: int, n_scales: int, padding: int, downsample: Downsample) -> int:
-        """Return the smallest height and width that all discriminators accept, in pixels."""
-        of_patches = MultiscalePatchDiscriminator.least_side(
-            n_layers=n_layers, n_scales=n_scales, padding=padding, downsample=downsample
-        )
-        return max(32, of_patches)  # five strides reduce 32 pixels to 1
+    def least_side() -> int:
+        """Return 32, because five strides reduce 32 pixels to 1."""
+        return 32
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
-        """Return the output of each PatchGAN, then of each depth, shallowest first.
+        """Return the output for each depth, shallowest first.
 
         source: (N, C, H, W). image: k images for each source, (k N, 1 or 3, H, W) in [-1, 1].
         """
-        outputs = self.patches(source, image)
+        outputs = []
         for head, features in zip(self.heads, self._projected(image), strict=True):
             assert isinstance(head, nn.ModuleDict)
             seen = None

@@ -13,15 +13,14 @@ from utils.errors import ConfigError
 
 def make(seed: int = 0, **settings: Any) -> ProjectedDiscriminator:
     torch.manual_seed(seed)
-    return ProjectedDiscriminator(**{"source_channels": 2, "base_channels": 4, **settings})
+    return ProjectedDiscriminator(**{"source_channels": 2, **settings})
 
 
 @pytest.mark.parametrize("image_channels", [1, 3])
-def test_it_judges_patches_of_the_image_and_four_depths_of_its_features(image_channels: int) -> None:
-    network = make(image_channels=image_channels, n_scales=1)
+def test_it_judges_four_depths_of_the_features(image_channels: int) -> None:
+    network = make()
     source, image = torch.randn(1, 2, 64, 96), torch.rand(2, image_channels, 64, 96, requires_grad=True)
-    patches, *depths = network(source, image)
-    assert patches.logits.shape[0] == 2
+    depths = network(source, image)
     assert [output.logits.shape for output in depths] == [(2, 1, *sides) for sides in ((8, 12), (4, 6), (4, 6), (2, 3))]
     depths[-1].logits.sum().backward()
     assert image.grad is not None
@@ -38,7 +37,7 @@ def test_without_a_source_it_judges_the_image_alone() -> None:
 def test_the_pretrained_network_is_neither_trained_nor_saved_and_all_runs_have_the_same_projections() -> None:
     network, other = make(0), make(1)
     names = {name for name, _ in network.named_parameters()}
-    assert {name.partition(".")[0] for name in names} == {"patches", "heads"}
+    assert {name.partition(".")[0] for name in names} == {"heads"}
     mixed = {name: value for name, value in network.state_dict().items() if name not in names}
     assert mixed.keys() == {f"mix_{kind}_{number}" for kind in ("channels", "depths") for number in range(len(TAPS))}
     assert all(torch.equal(value, other.state_dict()[name]) for name, value in mixed.items())
