@@ -154,9 +154,10 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
         yield config.metrics.label_colors is None, "metrics.label_colors", expected
     discriminator = DISCRIMINATORS[config.discriminator.name]
     chosen = f"with discriminator.name={config.discriminator.name}"
-    fits = discriminator.channels is None or channels in discriminator.channels
-    expected = f"another one with data.target_channels={channels}: the network of this discriminator needs 1 or 3"
-    yield fits, "discriminator.name", expected
+    for judged in {config.data_of(direction).target_channels for direction in method.translators}:
+        fits = discriminator.channels is None or judged in discriminator.channels
+        expected = f"another name, because this network needs images of 1 or 3 channels, and the images have {judged}"
+        yield fits, "discriminator.name", expected
     fitting = [n for n, mode in ADVERSARIAL_LOSSES.items() if mode.classifies_pixels == discriminator.classifies_pixels]
     yield loss.gan_mode in fitting, "loss.gan_mode", f"one of {', '.join(fitting)} {chosen}"
     if discriminator.classifies_pixels:
@@ -211,13 +212,15 @@ def _unused(config: Config) -> Iterator[str]:
     yield from (f"generator.{n}" for n in without_effect(**accepted(without_effect, vars(config.generator))))
     classifies = ADVERSARIAL_LOSSES[config.loss.gan_mode].classifies_pixels
     yield from (f"loss.{name}" for name in config.penalties if PENALTIES[name].classifies_pixels != classifies)
-    takes_scales = "n_scales" in argument_names(DISCRIMINATORS[config.discriminator.name])
+    discriminator = DISCRIMINATORS[config.discriminator.name]
+    takes_scales = "n_scales" in argument_names(discriminator)
+    n_outputs = config.discriminator.n_scales if takes_scales else discriminator.n_outputs
     has_images = data.is_stacked or not data.has_labels
     facts = data_facts(config)
     has_spectral_norm = config.generator.spectral_norm or config.discriminator.spectral_norm != "none"
     needs_instances = data.instance_edges or (features.n_channels > 0 and features.regions == "instances")
     effects: tuple[tuple[bool, list[str]], ...] = (
-        (takes_scales and config.discriminator.n_scales > 1, ["loss.over_scales"]),
+        (n_outputs != 1, ["loss.over_scales"]),
         (has_spectral_norm, ["generator.spectral_iteration"]),
         (config.has_encoder, ["features.base_channels", "features.n_downsamplings"]),
         (features.n_channels > 0, ["features.origin", "features.regions"]),

@@ -63,7 +63,7 @@ class FeatureNetwork(nn.Module):
 
     distance: Distance of two feature maps of a layer. layer_weights: Weight of each compared layer.
     least_side: Least height and width of images, in pixels. file: Weight file in torch's cache, if any.
-    activation_checkpointing: Whether to recompute activations between the compared layers in the backward pass.
+    activation_checkpointing: Whether the backward pass recomputes the activations between compared layers.
     """
 
     distance: Distance

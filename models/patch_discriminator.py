@@ -37,9 +37,11 @@ class Discriminator(nn.Module):
     classifies_pixels: Whether the discriminator returns pixel logits (N, 1 + K, H, W) for K classes, and no features.
     keeps_normed_weights: Same as `Generator.keeps_normed_weights`, for discriminator.spectral_norm=inner.
     channels: Possible numbers of image channels; None for any number.
+    n_outputs: Number of outputs, which loss.over_scales combines; None if it is unknown or depends on settings.
     """
 
     channels: ClassVar[tuple[int, ...] | None] = None
+    n_outputs: ClassVar[int | None] = None
     classifies_pixels: ClassVar[bool] = False
     keeps_normed_weights: ClassVar[bool] = True
 
@@ -127,6 +129,8 @@ class PixelDiscriminator(Discriminator):
 
     As in pix2pix, the last convolution has a bias with instance norm, and no bias with batch norm.
     """
+
+    n_outputs = 1
 
     def __init__(
         self, *, source_channels: int, image_channels: int = 3, base_channels: int = 64, norm: Norm = "batch"

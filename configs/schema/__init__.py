@@ -199,6 +199,8 @@ def with_successors(settings: Mapping[str, object]) -> dict[str, object]:
         if settings.keys() >= {*keys}:
             values = [result.pop(key) for key in keys]
             result[new] = values if len(values) > 1 else values[0]
+    if "loss.vgg" in settings:  # a base can name another network
+        result.setdefault("loss.perceptual_network", "vgg19")
     folder = result.pop("data.instance_folder", None)
     if folder is not None and result.get("data.instances", "files") == "files":
         result["data.instances"] = folder

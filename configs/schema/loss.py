@@ -57,7 +57,7 @@ class LossConfig(Section, prefix="loss."):
     """Weight of the distance between the translated and the real image in the features of perceptual_network."""
     perceptual_network: Literal["vgg19", "efficientnet_lite0"] = "vgg19"
     """vgg19: L1 of VGG19's features (pix2pixHD). Its weights (548 MB) are downloaded into torch's cache.
-    efficientnet_lite0: squared distance of normalized features. It needs the packages of the extra `perceptual`."""
+    efficientnet_lite0: squared distance of normalized features. Its weights are installed with the program."""
     class_weights: dict[str, float] = setting(
         {}, lambda weights: all(0 <= n <= MOST_FRACTION for n in weights.values()), "weights of at least 0"
     )

@@ -38,6 +38,8 @@ def test_overrides_win_over_the_file_and_the_last_one_over_the_others(tmp_path: 
 def test_the_former_name_of_a_loss_is_read_everywhere(tmp_path: Path) -> None:
     assert load(tmp_path, "loss: {vgg: 3}").loss.perceptual == 3
     assert config_from_dict({}, "", ["loss.vgg=3"]).loss.perceptual == 3
+    of_lite = {"loss": {"perceptual": 20, "perceptual_network": "efficientnet_lite0"}}
+    assert config_from_dict(of_lite, "", ["loss.vgg=3"]).loss.perceptual_network == "vgg19"
     assert config_from_dict({"loss": {"vgg": 3.0}}, "a checkpoint").loss.perceptual == 3
     with pytest.raises(ConfigError, match=r"loss\.perceptual is many, expected a number"):
         load(tmp_path, "loss: {vgg: many}")

@@ -64,6 +64,12 @@ ALONE = [name for name in GENERATOR_LOSSES if name not in ("perceptual", "kl_div
         ([*PAIRS, "generator.skips=half", "generator.n_downsamplings=2", "generator.scale=0.5"], []),
         (["generator.spectral_iteration=v_first"], ["generator.spectral_iteration=v_first"]),
         (["discriminator.name=pixel", "discriminator.n_scales=3"], ["discriminator.n_scales=3"]),
+        (["discriminator.name=pixel", "loss.over_scales=mean"], ["loss.over_scales=mean"]),
+        (["discriminator.n_scales=1", "loss.over_scales=mean"], ["loss.over_scales=mean"]),
+        (
+            ["discriminator.name=projected", "discriminator.norm=batch", "loss.over_scales=mean"],
+            ["discriminator.norm=batch"],
+        ),
         (["loss.labelmix=10"], ["loss.labelmix=10.0"]),
         (
             [*OASIS, "loss.over_scales=mean", "discriminator.n_layers=4"],

@@ -10,6 +10,8 @@ from models.projected_discriminator import TAPS, ProjectedDiscriminator
 from utils.device import choose_precision
 from utils.errors import ConfigError
 
+PAIRS = ["data.layout=paired_folders", "loss.l1=1"]
+
 
 def make(seed: int = 0, **settings: Any) -> ProjectedDiscriminator:
     torch.manual_seed(seed)
@@ -28,7 +30,7 @@ def test_it_judges_four_depths_of_the_features(image_channels: int) -> None:
     check_discriminator(network, "projected", 2, image_channels, 32, needs_features=True)
 
 
-def test_without_a_source_it_judges_the_image_alone() -> None:
+def test_without_a_source_only_the_image_is_judged() -> None:
     network, image = make(source_channels=0), torch.rand(1, 3, 64, 64)
     one, other = (network(source, image)[-1].logits for source in (torch.zeros(1, 0, 64, 64), torch.ones(1, 2, 9, 9)))
     assert torch.equal(one, other)
@@ -39,15 +41,18 @@ def test_the_pretrained_network_is_neither_trained_nor_saved_and_all_runs_have_t
     names = {name for name, _ in network.named_parameters()}
     assert {name.partition(".")[0] for name in names} == {"heads"}
     mixed = {name: value for name, value in network.state_dict().items() if name not in names}
-    assert mixed.keys() == {f"mix_{kind}_{number}" for kind in ("channels", "depths") for number in range(len(TAPS))}
+    kinds = ("channels", "depths")
+    assert mixed.keys() == {f"projection.{kind}_{number}" for kind in kinds for number in range(len(TAPS))}
     assert all(torch.equal(value, other.state_dict()[name]) for name, value in mixed.items())
+    low = network.bfloat16().state_dict()
+    assert all(torch.equal(value, low[name]) for name, value in mixed.items())
 
 
 def test_the_features_of_photographs_and_their_mixtures_have_a_similar_magnitude() -> None:
     columns = torch.linspace(-1, 1, 128)
     stripes = (columns * 20).sin() * (columns[:, None] * 9).cos()
     image = torch.stack([stripes, stripes.roll(9, 0), columns.expand(128, 128)])[None]
-    sizes = [features.square().mean().sqrt() for features in make()._projected(image)]
+    sizes = [features.square().mean().sqrt() for features in make().projection(image)]
     assert all(0.3 < size < 3 for size in sizes)
 
 
@@ -61,8 +66,26 @@ def test_with_16_bit_weights_the_logits_stay_close() -> None:
         torch.testing.assert_close(found.logits.float(), exact.logits, atol=0.1 * float(exact.logits.std()), rtol=0.1)
 
 
-def test_images_with_other_than_1_or_3_channels_are_refused(tiny_config: Path) -> None:
-    settings = ["data.layout=paired_folders", "data.n_classes=0", "data.instance_edges=false", "data.target_channels=4"]
-    settings += ["data.root=.", "discriminator.name=projected", "loss.perceptual=0", "loss.l1=1", "metrics.extra=[]"]
-    with pytest.raises(ConfigError, match=r"discriminator\.name .*target_channels=4: .* needs 1 or 3"):
-        load_config(tiny_config, settings)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [*PAIRS, "data.target_channels=4"],
+        [
+            "method.name=cycle",
+            "data.layout=unpaired_folders",
+            "data.source_channels=4",
+            "cycle.identity=0",
+            "loss.l1=0",
+        ],
+    ],
+)
+def test_images_with_other_than_1_or_3_channels_are_refused(tiny_config: Path, settings: list[str]) -> None:
+    settings = [
+        *settings,
+        "data.root=.",
+        "discriminator.name=projected",
+        "loss.feature_matching=0",
+        "loss.perceptual=0",
+    ]
+    with pytest.raises(ConfigError, match=r"discriminator\.name .* needs images of 1 or 3 channels, .* have 4"):
+        load_config(tiny_config, [*settings, "data.n_classes=0", "data.instance_edges=false"])

@@ -9,6 +9,7 @@ from torch.optim import Adam
 
 from configs import build
 from configs.schema import Config
+from models.contract import is_own
 from training.methods.discriminator import TrainedDiscriminator
 from training.methods.image_pool import ImagePool
 from training.methods.method import Translator
@@ -16,6 +17,7 @@ from training.optimizer_group import OptimizerGroup, RunningMeans
 from training.trained_network import Role, TrainedNetwork, Wrap
 from utils.device import choose_precision, compiled, cpu_has_avx2_alone
 from utils.distributed import World
+from utils.signatures import argument_names
 
 
 class MethodBuilder:
@@ -63,11 +65,12 @@ class MethodBuilder:
     def discriminator(self, module: nn.Module, tag: str = "D") -> TrainedDiscriminator:
         """Return a discriminator with its loss, and with a pool if train.pool_size is set."""
         config, sees_source = self._config, self._config.method.declaration.pairs
+        may_have_norm = is_own(type(module)) or "norm" in argument_names(type(module))
         return TrainedDiscriminator(
             trained=self.network(module, "discriminator"),
             objective=self._objective,
             sees_source=sees_source,
-            joint=config.discriminator.norm == "instance",
+            joint=config.discriminator.norm == "instance" or not may_have_norm,
             means=self._means,
             tag=tag,
             augmentation=build.build_augmentation(config),
