@@ -20,6 +20,7 @@ from torch import nn
 
 from models.originals import pix2pix, spade
 from models.originals.format import Names, OriginalFormat, OriginalWeightsError, StateDict, norms_behind, original_keys
+from models.patch_discriminator import Discriminator
 from models.spectral_norm import add_spectral_norm, spectral_norms
 
 FORMATS: dict[str, OriginalFormat] = spade.FORMATS | pix2pix.FORMATS
@@ -85,7 +86,9 @@ def scheme_of(network: nn.Module) -> str:
                 return scheme
             differences.append(f"{description.families[0]}: {difference}")
     found = "; ".join(differences) or type(network).__name__
-    raise OriginalWeightsError(f"no original has this network ({found}). Use --format safetensors.")
+    is_judge = isinstance(network, Discriminator)
+    remedy = "Other runs load it with init.discriminator=RUN" if is_judge else "Use --format safetensors"
+    raise OriginalWeightsError(f"no original has this network ({found}). {remedy}.")
 
 
 def _difference(network: nn.Module, description: OriginalFormat) -> str:

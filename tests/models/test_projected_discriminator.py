@@ -6,6 +6,8 @@ import torch
 
 from configs.load import load_config
 from models.contract import check_discriminator
+from models.originals.format import OriginalWeightsError
+from models.originals.weights import scheme_of
 from models.projected_discriminator import TAPS, ProjectedDiscriminator
 from utils.device import choose_precision
 from utils.errors import ConfigError
@@ -64,6 +66,13 @@ def test_with_16_bit_weights_the_logits_stay_close() -> None:
     for found, exact in zip(low(source.bfloat16(), image.bfloat16()), expected, strict=True):
         assert found.logits.dtype == torch.bfloat16
         torch.testing.assert_close(found.logits.float(), exact.logits, atol=0.1 * float(exact.logits.std()), rtol=0.1)
+
+
+def test_no_original_program_has_it_but_other_runs_can_load_it() -> None:
+    with pytest.raises(
+        OriginalWeightsError, match=r"\(ProjectedDiscriminator\)\. Other runs .* init\.discriminator=RUN"
+    ):
+        scheme_of(make())
 
 
 @pytest.mark.parametrize(
