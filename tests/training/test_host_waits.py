@@ -66,6 +66,7 @@ CASES: dict[str, list[str]] = {
         *(*SPADE, "generator.noise_channels=4", "discriminator.name=segmentation", "discriminator.n_downsamplings=3"),
         *("loss.gan_mode=segmentation", "loss.feature_matching=0", "loss.labelmix=10", MOVED),
     ],
+    "Projected GAN": ["discriminator.name=projected", "loss.l1=10", MOVED],
     "CUT": [*(*CUT, "generator.upsample=antialiased", "generator.downsample=antialiased", CUT_OUT)],
     "FastCUT, scaled gradients": [
         *(*CUT, *OUTSIDE_MASK, "contrastive.flip_equivariance=true", "generator.norm=batch"),
@@ -192,7 +193,12 @@ def test_translations_are_computed_on_the_device(case: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("device", ["cpu", ON_GPU])
 @pytest.mark.parametrize(
-    ("case", "level", "more"), [("pix2pixHD", "O2", "amp.dtype=bfloat16"), ("pix2pix", "O3", "train.ema_decay=0")]
+    ("case", "level", "more"),
+    [
+        ("pix2pixHD", "O2", "amp.dtype=bfloat16"),
+        ("Projected GAN", "O2", "amp.dtype=bfloat16"),
+        ("pix2pix", "O3", "train.ema_decay=0"),
+    ],
 )
 def test_no_opt_level_makes_a_step_wait(device: str, case: str, level: str, more: str) -> None:
     watched_steps(config_of(case, f"amp.opt_level={level}", more), torch.device(device))
