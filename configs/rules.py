@@ -155,9 +155,9 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
     discriminator = DISCRIMINATORS[config.discriminator.name]
     chosen = f"with discriminator.name={config.discriminator.name}"
     for judged in {config.data_of(direction).target_channels for direction in method.translators}:
-        fits = discriminator.channels is None or judged in discriminator.channels
-        expected = f"another name, because this network needs images of 1 or 3 channels, and the images have {judged}"
-        yield fits, "discriminator.name", expected
+        allowed = discriminator.channels or (judged,)
+        needs = f"needs images of {' or '.join(map(str, allowed))} channels, and the images have {judged}"
+        yield judged in allowed, "discriminator.name", f"another name, because this network {needs}"
     fitting = [n for n, mode in ADVERSARIAL_LOSSES.items() if mode.classifies_pixels == discriminator.classifies_pixels]
     yield loss.gan_mode in fitting, "loss.gan_mode", f"one of {', '.join(fitting)} {chosen}"
     if discriminator.classifies_pixels:

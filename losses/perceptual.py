@@ -120,8 +120,7 @@ class EfficientNetFeatures(FeatureNetwork):
         """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 even under autocast."""
         with torch.autocast(images.device.type, enabled=False):
             images = (at_least_float32(images) + 1) / 2  # the gradient needs float32
-            images = F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear") if ENLARGEMENT != 1 else images
-            return super().forward(images)
+            return super().forward(F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear"))
 
 
 def load_vgg19_weights() -> Mapping[str, Tensor]:

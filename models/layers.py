@@ -1,8 +1,9 @@
 """Layers that torch lacks, or that torch computes slowly or wrongly."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,25 @@ class InTiles:
     reach: int = 0
     stride: Fraction = Fraction(1)
     extent: Literal["tile", "every_segment", "left_out"] = "tile"
+
+
+class Float32Buffers(nn.Module):
+    """Base class of modules whose buffers stay in float32 or more if the network is cast.
+
+    keeps_float32: True prevents utils.device from casting the buffers.
+    """
+
+    keeps_float32 = True
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move and cast the buffers with the network, but not below float32."""
+        before = dict(self.named_buffers(recurse=False))
+        super()._apply(fn, recurse)
+        for name, kept in before.items():
+            moved = getattr(self, name)
+            if moved.dtype.itemsize < torch.float32.itemsize:
+                setattr(self, name, kept.to(moved.device))
+        return self
 
 
 class ReflectionPadding(nn.ReflectionPad2d):

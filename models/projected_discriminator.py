@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.layers import PairConv2d
+from models.layers import Float32Buffers, PairConv2d
 from models.patch_discriminator import Discriminator, DiscriminatorOutput, discriminate
 from utils.efficientnet_lite import LITE0, efficientnet_lite
 
@@ -31,16 +31,12 @@ class Tap(NamedTuple):
 TAPS = (Tap(2, 24, 12.0, 2), Tap(3, 40, 10.0, 2), Tap(5, 112, 7.5, 1), Tap(7, 320, 3.0, 1))
 
 
-class Projection(nn.Module):
+class Projection(Float32Buffers):
     """Computes features of a frozen EfficientNet-Lite0, and mixes them with random projections.
 
     Frozen random 1x1 convolutions mix the channels. The upsampled mixture of each depth is added to the next shallower
     depth, and a frozen random 3x3 convolution follows (section 3.2 of the paper).
-
-    keeps_float32: True prevents utils.device from casting this module's buffers.
     """
-
-    keeps_float32 = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,11 +65,8 @@ class Projection(nn.Module):
         return [x.to(image.dtype) for x in mixed]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move the projections and the network, but do not cast them."""
-        before = dict(self.named_buffers())
+        """Move the pretrained network with the projections."""
         super()._apply(fn, recurse)
-        for name, kept in before.items():
-            setattr(self, name, kept.to(getattr(self, name).device))
         self._pretrained[0].to(self.get_buffer("depths_0").device)
         return self
 

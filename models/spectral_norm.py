@@ -1,15 +1,15 @@
 """Spectral normalisation (Miyato et al. 2018)."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from models.layers import PairConv2d
+from models.layers import Float32Buffers, PairConv2d
 from utils.device import at_least_float32
 
 SpectralIteration = Literal["u_first", "v_first"]
@@ -20,7 +20,7 @@ _SETTLING_ITERATIONS = 50  # sigma of averaged weights then has an error below 1
 _EPS = 1e-12
 
 
-class SpectralNorm(nn.Module):
+class SpectralNorm(Float32Buffers):
     """Parametrization that divides a weight by its largest singular value, sigma = uᵀ W v (equation 8).
 
     In training mode, each pass first updates the vectors u and v by one step of the power iteration (algorithm 1), in
@@ -29,10 +29,8 @@ class SpectralNorm(nn.Module):
     dim: Index of the weight's dimension for output channels.
     iteration: Order of a step. u_first updates u, then v, as in torch's parametrization. v_first updates v, then u, as
         in torch's former hook, which SPADE and OASIS use.
-    keeps_float32: True prevents utils.device from casting this module's buffers.
     """
 
-    keeps_float32 = True
     _u: Tensor  # (out_channels,); checkpoints contain these names, which torch's parametrization also uses
     _v: Tensor  # (number of weights per output channel,)
 
@@ -91,16 +89,6 @@ class SpectralNorm(nn.Module):
             F.normalize(torch.mv(matrix, self._v), dim=0, eps=_EPS, out=self._u)
             if self._iteration == "u_first":
                 F.normalize(torch.mv(matrix.T, self._u), dim=0, eps=_EPS, out=self._v)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move and cast the buffers with the network, but not below float32."""
-        before = dict(self.named_buffers(recurse=False))
-        super()._apply(fn, recurse)
-        for name, kept in before.items():
-            moved = getattr(self, name)
-            if moved.dtype.itemsize < torch.float32.itemsize:
-                setattr(self, name, kept.to(moved.device))
-        return self
 
 
 def _full_precision(weight: Tensor) -> AbstractContextManager[object]:

@@ -1,5 +1,6 @@
 """The count of a step's work: against hand-made figures, and the table in the documentation."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -35,6 +36,7 @@ def test_the_limit_is_the_slower_of_arithmetic_and_memory() -> None:
     assert least_seconds(calls, "another GPU") is None
 
 
-def test_the_table_of_the_page_is_up_to_date() -> None:
-    cells = [str(cell) for cell in row("demo", recipe(RECIPES / "demo.yaml")).values()]
+@pytest.mark.parametrize("name", ["demo", "own_pairs_small"])
+def test_the_table_of_the_page_is_up_to_date(name: str) -> None:
+    cells = [str(cell) for cell in row(name, recipe(RECIPES / f"{name}.yaml")).values()]
     assert f"| {' | '.join(cells)} |" in PAGE.read_text(encoding="utf-8")
