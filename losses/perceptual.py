@@ -6,14 +6,12 @@ from itertools import pairwise
 from typing import ClassVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from losses.distances import feature_distance, normalized_distance
 from losses.objective import LossInputs, PixelWeights
-from utils.device import at_least_float32
-from utils.efficientnet_lite import COMPARED, LITE0, efficientnet_lite
+from utils.efficientnet_lite import COMPARED, ENLARGEMENT, LITE0, efficientnet_lite, enlarged
 from utils.pretrained import PretrainedFile
 
 # torchvision's numbers of relu1_1, relu2_1, relu3_1, relu4_1 and relu5_1, and pix2pixHD's weights of these layers
@@ -25,7 +23,6 @@ VGG19 = PretrainedFile(
     megabytes=548,
     without="loss.perceptual=0",
 )
-ENLARGEMENT = 1.75  # scale of images for EfficientNet-Lite0; 128 pixels become 224, as in its training
 
 Distance = Callable[[Tensor, Tensor, PixelWeights | None], Tensor]
 """Computes the distance, 0-d, of two feature maps (N, C, h, w), with pixel weights or None."""
@@ -119,8 +116,7 @@ class EfficientNetFeatures(FeatureNetwork):
     def forward(self, images: Tensor) -> list[Tensor]:
         """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 even under autocast."""
         with torch.autocast(images.device.type, enabled=False):
-            images = (at_least_float32(images) + 1) / 2  # the gradient needs float32
-            return super().forward(F.interpolate(images, scale_factor=ENLARGEMENT, mode="bilinear"))
+            return super().forward(enlarged(images))
 
 
 def load_vgg19_weights() -> Mapping[str, Tensor]:

@@ -1,5 +1,6 @@
 """A discriminator on the features of a pretrained network (Sauer et al. 2021, "Projected GANs Converge Faster")."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from models.layers import Float32Buffers, PairConv2d
 from models.patch_discriminator import Discriminator, DiscriminatorOutput, discriminate
-from utils.efficientnet_lite import LITE0, efficientnet_lite
+from utils.efficientnet_lite import ENLARGEMENT, LITE0, efficientnet_lite, enlarged
 
 _MIXED, _EMBEDDED, _WIDTH = 64, 16, 96  # channels of the mixed features, of the embedded source and of the layers
 
@@ -27,12 +28,15 @@ class Tap(NamedTuple):
     stride: int
 
 
-# the outputs have a quarter, an eighth, a 16th and a 32nd of the image's height and width
+# the outputs have a quarter, an eighth, a 16th and a 32nd of the enlarged image's height and width
 TAPS = (Tap(2, 24, 12.0, 2), Tap(3, 40, 10.0, 2), Tap(5, 112, 7.5, 1), Tap(7, 320, 3.0, 1))
 
 
 class Projection(Float32Buffers):
     """Computes features of a frozen EfficientNet-Lite0, and mixes them with random projections.
+
+    Images are enlarged, as in the authors' code if they have less than 224 pixels. Without this, the strides of the
+    network lead to a grid pattern with a period of four pixels in translations.
 
     Frozen random 1x1 convolutions mix the channels. The upsampled mixture of each depth is added to the next shallower
     depth, and a frozen random 3x3 convolution follows (section 3.2 of the paper).
@@ -53,7 +57,7 @@ class Projection(Float32Buffers):
         """Return the mixed features of each depth, (N, _MIXED, h, w), computed in float32, in the dtype of `image`."""
         features, mixed = [], list[Tensor]()
         with torch.autocast(image.device.type, enabled=False):
-            x = (image.float() + 1) / 2
+            x = enlarged(image)
             for part in self._pretrained[0]:
                 x = part(x)
                 features.append(x)
@@ -102,8 +106,8 @@ class ProjectedDiscriminator(Discriminator):
 
     @staticmethod
     def least_side() -> int:
-        """Return 32, because five strides reduce 32 pixels to 1."""
-        return 32
+        """Return 19 pixels, because five strides reduce 32 pixels of the enlarged image to 1."""
+        return math.ceil(32 / ENLARGEMENT)
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Return the output for each depth, shallowest first.

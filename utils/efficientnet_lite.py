@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -21,6 +22,7 @@ from utils.pretrained import WeightsError
 # each stage: number of blocks, kernel size, stride, expansion factor of the channels in a block, output channels
 _STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192))
 _LAST_STAGE = (1, 3, 1, 6, 320)
+ENLARGEMENT = 1.75  # scale of images for lite0 in losses and discriminators; 128 pixels become 224, as in its training
 COMPARED = (0, 1, 2, 3, 5, 7)  # indices of the parts (stem, stages) whose features perceptual distances compare
 
 
@@ -95,6 +97,11 @@ def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
             if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):  # merging both layers saves time
                 layers[place], layers[place + 1] = fuse_conv_bn_eval(layer, norm), nn.Identity()
     return network
+
+
+def enlarged(images: Tensor) -> Tensor:
+    """Return images (N, C, H, W) in [-1, 1] in [0, 1], enlarged by ENLARGEMENT, at least float32 for its gradient."""
+    return F.interpolate((at_least_float32(images) + 1) / 2, scale_factor=ENLARGEMENT, mode="bilinear")
 
 
 def normalized_squares(ours: Tensor, theirs: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ class DiscriminatorConfig(Section, prefix="discriminator."):
     name: str = "multiscale_patch"
     """multiscale_patch: pix2pixHD's PatchGAN on an image pyramid; with n_scales 1 and padding 1 it is pix2pix's
     PatchGAN. projected: four small discriminators on features of EfficientNet-Lite0 (Sauer et al. 2021). They need
-    images of at least 32 pixels. pixel: pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies
+    images of at least 19 pixels. pixel: pix2pix's 1x1 convolutions. segmentation: OASIS's U-Net, which classifies
     pixels. It needs label maps, loss.gan_mode=segmentation and loss.feature_matching=0. Any other name: a network that
     your own program registers (docs/library.md)."""
     base_channels: int = number(64, least=1)

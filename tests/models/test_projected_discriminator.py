@@ -25,11 +25,12 @@ def test_it_judges_four_depths_of_the_features(image_channels: int) -> None:
     network = make()
     source, image = torch.randn(1, 2, 64, 96), torch.rand(2, image_channels, 64, 96, requires_grad=True)
     depths = network(source, image)
-    assert [output.logits.shape for output in depths] == [(2, 1, *sides) for sides in ((8, 12), (4, 6), (4, 6), (2, 3))]
+    sides = (14, 21), (7, 10), (7, 10), (3, 5)
+    assert [output.logits.shape for output in depths] == [(2, 1, *pair) for pair in sides]
     depths[-1].logits.sum().backward()
     assert image.grad is not None
     assert image.grad.abs().min() > 0
-    check_discriminator(network, "projected", 2, image_channels, 32, needs_features=True)
+    check_discriminator(network, "projected", 2, image_channels, network.least_side(), needs_features=True)
 
 
 def test_without_a_source_only_the_image_is_judged() -> None:
