@@ -15,7 +15,7 @@ from losses.adversarial import (
 )
 from losses.distances import feature_matching, kl_divergence, l1, ms_ssim, outside_mask
 from losses.objective import GeneratorLoss, LossTerm, WeightedLoss
-from losses.perceptual import PERCEPTUAL_NETWORKS, perceptual_loss
+from losses.perceptual import PERCEPTUAL_NETWORKS, PerceptualLoss
 from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
@@ -38,7 +38,9 @@ GENERATOR_LOSSES: dict[str, LossTerm] = {
     "l1": LossTerm(lambda: l1),
     "ms_ssim": LossTerm(lambda: ms_ssim),
     "perceptual": LossTerm(
-        perceptual_loss,
+        lambda perceptual_network, activation_checkpointing: PerceptualLoss(
+            PERCEPTUAL_NETWORKS[perceptual_network](activation_checkpointing=activation_checkpointing)
+        ),
         channels=(1, 3),
         least_side=lambda perceptual_network: PERCEPTUAL_NETWORKS[perceptual_network].least_side,
     ),

@@ -28,31 +28,20 @@ Distance = Callable[[Tensor, Tensor, PixelWeights | None], Tensor]
 """Computes the distance, 0-d, of two feature maps (N, C, h, w), with pixel weights or None."""
 
 
-def perceptual_loss(*, perceptual_network: str, activation_checkpointing: bool) -> "PerceptualLoss":
-    """Return the loss for a network from PERCEPTUAL_NETWORKS. Raise WeightsError if its weights are not available."""
-    network = PERCEPTUAL_NETWORKS[perceptual_network](activation_checkpointing=activation_checkpointing)
-    return PerceptualLoss(network, network.distance, network.layer_weights)
-
-
 class PerceptualLoss(nn.Module):
-    """Weighted distance between the features of two images.
+    """Weighted distance between the features of two images."""
 
-    network: Computes a list of feature maps from (N, 3 or 1, H, W) images in [-1, 1].
-    distance: Distance of two feature maps. layer_weights: Weight of each feature map in the list.
-    """
-
-    def __init__(self, network: nn.Module, distance: Distance, layer_weights: Sequence[float]) -> None:
+    def __init__(self, network: "FeatureNetwork") -> None:
         super().__init__()
-        self.network, self.distance = network, distance
-        self.layer_weights = tuple(layer_weights)
+        self.network = network
 
     def forward(self, translation: LossInputs) -> Tensor:
         """Return the distance of translations and targets, 0-d, float32 under autocast. Targets get no gradient."""
         with torch.no_grad():
             target_features = self.network(translation.target)
         weights = translation.weights.of_images if translation.weights else None
-        layers = zip(self.network(translation.fake), target_features, self.layer_weights, strict=True)
-        return torch.stack([weight * self.distance(f, t, weights) for f, t, weight in layers]).sum()
+        layers = zip(self.network(translation.fake), target_features, self.network.layer_weights, strict=True)
+        return torch.stack([weight * self.network.distance(f, t, weights) for f, t, weight in layers]).sum()
 
 
 class FeatureNetwork(nn.Module):
@@ -64,7 +53,7 @@ class FeatureNetwork(nn.Module):
     """
 
     distance: Distance
-    layer_weights: Sequence[float]
+    layer_weights: ClassVar[Sequence[float]]
     least_side: ClassVar[int]
     file: ClassVar[PretrainedFile | None] = None
 
@@ -88,6 +77,7 @@ class FeatureNetwork(nn.Module):
 class VGG19Features(FeatureNetwork):
     """VGG19. state_dict: Weights with torchvision's names; None: read the weights from torch's cache."""
 
+    distance, layer_weights = staticmethod(feature_distance), LAYER_WEIGHTS
     least_side = 16  # four poolings reduce 16 pixels to 1
     file = VGG19
 
@@ -97,7 +87,6 @@ class VGG19Features(FeatureNetwork):
         layers, state = _layers(), state_dict or load_vgg19_weights()
         layers.load_state_dict({key: state[f"features.{key}"] for key in layers.state_dict()}, assign=True)
         super().__init__(layers, LAYERS, activation_checkpointing)
-        self.distance, self.layer_weights = feature_distance, LAYER_WEIGHTS
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """Return the features of (N, 3 or 1, H, W) images in [-1, 1]. As in pix2pixHD, do not normalize the images."""
@@ -107,11 +96,11 @@ class VGG19Features(FeatureNetwork):
 class EfficientNetFeatures(FeatureNetwork):
     """EfficientNet-Lite0. The compared layers are the stem and the last layers of five stages."""
 
+    distance, layer_weights = staticmethod(normalized_distance), [1 / len(COMPARED)] * len(COMPARED)
     least_side = math.ceil(32 / ENLARGEMENT)  # five strides reduce 32 pixels to 1
 
     def __init__(self, *, activation_checkpointing: bool) -> None:
         super().__init__(efficientnet_lite(LITE0), COMPARED, activation_checkpointing)
-        self.distance, self.layer_weights = normalized_distance, [1 / len(COMPARED)] * len(COMPARED)
 
     def forward(self, images: Tensor) -> list[Tensor]:
         """Return the features of (N, 3 or 1, H, W) images in [-1, 1], in float32 even under autocast."""

@@ -8,16 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchvision.models import vgg19
 
-from losses.distances import feature_distance
 from losses.objective import LossInputs, LossWeights
 from losses.perceptual import (
-    LAYER_WEIGHTS,
     LAYERS,
     PERCEPTUAL_NETWORKS,
+    EfficientNetFeatures,
     PerceptualLoss,
     VGG19Features,
     load_vgg19_weights,
-    perceptual_loss,
 )
 from utils.pretrained import WeightsError
 
@@ -37,7 +35,7 @@ def test_features_are_those_of_torchvisions_layers(vgg19_weights: dict[str, Tens
 
 
 def test_only_the_translated_image_gets_a_gradient(vgg19_weights: dict[str, Tensor]) -> None:
-    loss = PerceptualLoss(VGG19Features(vgg19_weights), feature_distance, LAYER_WEIGHTS)
+    loss = PerceptualLoss(VGG19Features(vgg19_weights))
     fake, target = (torch.randn(1, 3, 32, 32, requires_grad=True) for _ in range(2))
     loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list)).backward()
     assert fake.grad is not None
@@ -71,7 +69,7 @@ def inputs(fake: Tensor, target: Tensor, weights: Tensor | None = None) -> LossI
 
 
 def test_efficientnet_lite0_finds_blur_and_ignores_pixels_of_weight_0() -> None:
-    loss = perceptual_loss(perceptual_network="efficientnet_lite0", activation_checkpointing=False)
+    loss = PerceptualLoss(EfficientNetFeatures(activation_checkpointing=False))
     target = torch.rand(1, 3, 64, 64, generator=torch.Generator().manual_seed(0)) * 2 - 1
     blurred = [F.avg_pool2d(target, side, 1, side // 2).requires_grad_() for side in (3, 9)]
     values = [loss(inputs(fake, target)) for fake in (target, *blurred)]
@@ -85,7 +83,7 @@ def test_efficientnet_lite0_finds_blur_and_ignores_pixels_of_weight_0() -> None:
 
 
 def test_efficientnet_lite0_computes_in_float32_under_autocast() -> None:
-    loss = perceptual_loss(perceptual_network="efficientnet_lite0", activation_checkpointing=True)
+    loss = PerceptualLoss(EfficientNetFeatures(activation_checkpointing=True))
     fake, target = torch.rand(2, 1, 3, 32, 32).unbind()
     expected = loss(inputs(fake, target))
     with torch.autocast("cpu", torch.bfloat16):
@@ -94,6 +92,6 @@ def test_efficientnet_lite0_computes_in_float32_under_autocast() -> None:
 
 @pytest.mark.parametrize("name", PERCEPTUAL_NETWORKS)
 def test_the_least_side_is_accepted(name: str, cached_vgg19: None) -> None:
-    loss = perceptual_loss(perceptual_network=name, activation_checkpointing=False)
+    loss = PerceptualLoss(PERCEPTUAL_NETWORKS[name](activation_checkpointing=False))
     grey = torch.rand(1, 1, PERCEPTUAL_NETWORKS[name].least_side, 40)
     assert loss(inputs(grey, -grey)).isfinite()

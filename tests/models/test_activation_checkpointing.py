@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from losses.distances import feature_distance
 from losses.objective import LossInputs
-from losses.perceptual import LAYER_WEIGHTS, PerceptualLoss, VGG19Features
+from losses.perceptual import PerceptualLoss, VGG19Features
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.generator import Generator
 from models.global_generator import GlobalGenerator, LocalEnhancer
@@ -64,9 +63,7 @@ def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
     image, target = torch.rand(2, 1, 3, 32, 32)
     results = []
     for is_on in (False, True):
-        loss = PerceptualLoss(
-            VGG19Features(vgg19_weights, activation_checkpointing=is_on), feature_distance, LAYER_WEIGHTS
-        )
+        loss = PerceptualLoss(VGG19Features(vgg19_weights, activation_checkpointing=is_on))
         fake = image.clone().requires_grad_()
         value = loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list))
         value.backward()
