@@ -82,6 +82,17 @@ def test_efficientnet_lite0_finds_blur_and_ignores_pixels_of_weight_0() -> None:
     torch.testing.assert_close(loss(inputs(blurred[0], target, torch.ones(1, 1, 64, 64))), values[1])
 
 
+def test_the_gradient_has_no_grid_pattern_with_the_period_of_the_strides() -> None:
+    """Four pixels of the images that EfficientNet-Lite0 sees are 16/7 pixels of the translation."""
+    noise = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    target = F.interpolate(noise, size=(64, 64), mode="bilinear")
+    fake = F.avg_pool2d(target, 5, 1, 2).requires_grad_()
+    PerceptualLoss(EfficientNetFeatures(activation_checkpointing=False))(inputs(fake, target)).backward()
+    assert fake.grad is not None
+    power = torch.fft.fft2(fake.grad.mean(dim=(0, 1))).abs().square()
+    assert power[28, 28] < 0.1 * power.mean()  # 28 periods in 64 pixels
+
+
 def test_efficientnet_lite0_computes_in_float32_under_autocast() -> None:
     loss = PerceptualLoss(EfficientNetFeatures(activation_checkpointing=True))
     fake, target = torch.rand(2, 1, 3, 32, 32).unbind()

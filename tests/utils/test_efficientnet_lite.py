@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from utils.efficientnet_lite import LITE0, LITE2, PackagedWeights, efficientnet_lite, normalized_squares
+from utils.efficientnet_lite import LITE0, LITE2, PackagedWeights, efficientnet_lite, enlarged, normalized_squares
 from utils.pretrained import WeightsError
 
 REFERENCE = Path(__file__).parents[1] / "reference" / "efficientnet_lite.pt"
@@ -22,6 +22,15 @@ def test_features_are_those_of_the_reference(name: str) -> None:
         found.append(x.flatten()[:: max(1, x.numel() // 40)][:40])
     for ours, theirs in zip(found, torch.load(REFERENCE, weights_only=True)[name], strict=True):
         assert float((ours - theirs).abs().max()) < 1e-5 * max(1.0, float(theirs.abs().max()))
+
+
+def test_enlarged_images_keep_their_values_but_no_pattern_of_two_pixels() -> None:
+    brightness = torch.linspace(-1, 1, 128).expand(1, 3, 64, 128)
+    expected = torch.linspace(0, 1, 224).expand(1, 3, 112, 224)
+    torch.testing.assert_close(enlarged(brightness), expected, atol=0.01, rtol=0)
+    rows, columns = torch.meshgrid(torch.arange(64), torch.arange(128), indexing="ij")
+    for pattern in (rows, columns, rows + columns):
+        torch.testing.assert_close(enlarged(brightness + 0.2 * (-1) ** pattern), enlarged(brightness))
 
 
 def test_weights_are_contiguous() -> None:
