@@ -140,7 +140,7 @@ def _loss_rules(config: Config) -> Iterator[Rule]:
     penalties = {name: PENALTIES[name] for name in config.penalties}
     for name, term in terms.items():
         fits = term.channels is None or channels in term.channels
-        yield fits, f"loss.{name}", f"0 with data.target_channels={channels}: the network of this loss needs 1 or 3"
+        yield fits, f"loss.{name}", f"0 with data.target_channels={channels}: this loss needs 1 or 3"
     for name, penalty in penalties.items():
         yield method.pairs or not penalty.needs_pairs, f"loss.{name}", f"{remedy} {chosen}"
         is_exact = config.amp.opt_level in ("O0", "O1") or not penalty.needs_float32

@@ -13,7 +13,7 @@ from losses.adversarial import (
     r1_penalty,
     wgan_gradient_penalty,
 )
-from losses.distances import feature_matching, kl_divergence, l1, ms_ssim, outside_mask
+from losses.distances import feature_matching, fine_chroma, kl_divergence, l1, ms_ssim, outside_mask
 from losses.objective import GeneratorLoss, LossTerm, WeightedLoss
 from losses.perceptual import PERCEPTUAL_NETWORKS, PerceptualLoss
 from losses.segmentation import SegmentationLoss, labelmix
@@ -37,6 +37,7 @@ GENERATOR_LOSSES: dict[str, LossTerm] = {
     "feature_matching": LossTerm(lambda: feature_matching, needs_features=True),
     "l1": LossTerm(lambda: l1),
     "ms_ssim": LossTerm(lambda: ms_ssim),
+    "fine_chroma": LossTerm(lambda: fine_chroma, channels=(1, 3)),
     "perceptual": LossTerm(
         lambda perceptual_network, activation_checkpointing: PerceptualLoss(
             PERCEPTUAL_NETWORKS[perceptual_network](activation_checkpointing=activation_checkpointing)

@@ -20,6 +20,18 @@ def l1(translation: LossInputs) -> Tensor:
     return F.l1_loss(translation.fake, translation.target)
 
 
+def fine_chroma(translation: LossInputs) -> Tensor:
+    """Return the L1 between the fine chroma of translations and targets, 0-d, in float32 or finer; 0 for one channel.
+
+    Chroma is a pixel minus the mean of its channels. Fine chroma is chroma minus its mean over 5x5 pixels. Photographs
+    contain little of it. The other losses accept detail in one colour channel, which is visible as coloured fringes.
+    """
+    difference = at_least_float32(translation.fake) - at_least_float32(translation.target)
+    chroma = difference - difference.mean(dim=1, keepdim=True)
+    fine = (chroma - F.avg_pool2d(chroma, 5, stride=1, padding=2, count_include_pad=False)).abs()
+    return translation.weights.of_images.mean(fine) if translation.weights else fine.mean()
+
+
 def outside_mask(translation: LossInputs) -> Tensor:
     """Return the L1 between translations and unpaired sources in the pixels that must not change, 0-d."""
     assert translation.outside is not None, "loss.outside_mask needs label maps of the sources"

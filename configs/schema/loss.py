@@ -53,6 +53,8 @@ class LossConfig(Section, prefix="loss."):
     """Weight of the mean absolute difference of pixels in [-1, 1]."""
     ms_ssim: float = weight(0.0, "pairs")
     """Weight of 1 - MS-SSIM, which compares structure at several scales. Use it with l1. It ignores pixel weights."""
+    fine_chroma: float = weight(0.0, "pairs")
+    """RGB images: weight of the mean absolute difference of fine colour detail. It reduces coloured fringes."""
     perceptual: float = weight(10.0, "pairs")
     """Weight of the distance between the translated and the real image in the features of perceptual_network."""
     perceptual_network: Literal["vgg19", "efficientnet_lite0"] = "vgg19"
@@ -61,10 +63,10 @@ class LossConfig(Section, prefix="loss."):
     class_weights: dict[str, float] = setting(
         {}, lambda weights: all(0 <= n <= MOST_FRACTION for n in weights.values()), "weights of at least 0"
     )
-    """Label maps: pixel weights by class, for l1, feature_matching, perceptual and some metrics. Give class ids or
-    names, such as {car: 4, sky: 0}, or a list with the weights of classes 0, 1 and so on. Weight 0 ignores a class.
-    Other classes have weight 1. The name `ignored` stands for pixels without a class. These weights are multiplied by
-    the weights in data.weight_folder."""
+    """Label maps: pixel weights by class, for l1, fine_chroma, feature_matching, perceptual and some metrics. Give
+    class ids or names, such as {car: 4, sky: 0}, or a list with the weights of classes 0, 1 and so on. Weight 0 ignores
+    a class. Other classes have weight 1. The name `ignored` stands for pixels without a class. These weights are
+    multiplied by the weights in data.weight_folder."""
     outside_mask: float = weight(0.0, "no pairs")
     """Without pairs: weight of the L1 between sources and their translations, outside the classes that may change. Give
     these classes the weight 0 in class_weights, such as {11: 0, 12: 0}. The label maps of the sources, in

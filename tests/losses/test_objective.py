@@ -16,7 +16,7 @@ from losses.adversarial import (
     r1_penalty,
     wgan_gradient_penalty,
 )
-from losses.distances import feature_distance, feature_matching, ms_ssim
+from losses.distances import feature_distance, feature_matching, fine_chroma, ms_ssim
 from losses.objective import DiscriminatorObjective, GeneratorObjective, LossInputs
 from models.patch_discriminator import DiscriminatorOutput
 
@@ -111,10 +111,22 @@ def test_a_penalty_of_every_second_step_has_twice_the_weight_there() -> None:
     assert [total - plain for total in totals] == pytest.approx([15, 30, 0, 30])
 
 
-def test_ms_ssim_is_0_for_equal_images_and_its_gradient_is_bounded() -> None:
-    def translation(fake: Tensor, target: Tensor) -> LossInputs:
-        return LossInputs(fake, target, source=target, discriminate_fake=list, discriminate_target=list)
+def translation(fake: Tensor, target: Tensor) -> LossInputs:
+    return LossInputs(fake, target, source=target, discriminate_fake=list, discriminate_target=list)
 
+
+def test_fine_chroma_is_the_detail_that_is_not_in_all_channels() -> None:
+    image = torch.rand(1, 3, 20, 20) * 2 - 1
+    stripes = (-1) ** torch.arange(20) * torch.ones(1, 1, 20, 20)
+    red = torch.tensor([0.3, 0.0, 0.0]).view(3, 1, 1)
+    assert fine_chroma(translation(image + 0.3 * stripes, image)).item() == pytest.approx(0, abs=1e-6)
+    assert fine_chroma(translation(image + red, image)).item() == pytest.approx(0, abs=1e-6)
+    # chroma is (2, -1, -1) / 3 of the red stripes, and their mean over five columns is a fifth
+    inner = fine_chroma(translation(red * stripes, torch.zeros(1, 3, 20, 20)))
+    assert inner.item() == pytest.approx(0.3 * 4 / 9 * 0.8, rel=0.1)  # border pixels have other means
+
+
+def test_ms_ssim_is_0_for_equal_images_and_its_gradient_is_bounded() -> None:
     image = torch.rand(2, 3, 48, 48, generator=torch.Generator().manual_seed(0)) * 2 - 1
     with torch.autocast("cpu", dtype=torch.bfloat16):
         of_equal, of_opposite, of_low = (

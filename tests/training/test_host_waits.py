@@ -45,7 +45,7 @@ MOVED, CUT_OUT = "augmentation.policy=[color,translation]", "augmentation.policy
 
 CASES: dict[str, list[str]] = {
     "pix2pixHD": [
-        *("loss.perceptual=10", "loss.l1=10"),
+        *("loss.perceptual=10", "loss.l1=10", "loss.fine_chroma=10"),
         *("loss.ms_ssim=20", "loss.shift_reach=2", "loss.class_weights={1: 0.5}"),
         *("features.n_channels=3", "features.n_downsamplings=2", "train.pool_size=1"),
     ],
