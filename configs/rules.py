@@ -226,6 +226,7 @@ def _unused(config: Config) -> Iterator[str]:
         (features.n_channels > 0, ["features.origin", "features.regions"]),
         (config.style.channels > 0, ["style.size", "loss.kl_divergence"]),
         (config.amp.opt_level != "O0", ["amp.dtype"]),
+        (not {"fid", "kid"}.isdisjoint(config.metrics.extra), ["metrics.features"]),
         (config.loss.shift_reach > 0, ["loss.shift_patch", "loss.shift_penalty"]),
         (config.train.validation_share > 0, ["train.validation_group"]),
         (needs_instances, ["data.instances"]),

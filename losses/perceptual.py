@@ -1,6 +1,5 @@
 """Perceptual loss on the features of a pretrained network (Johnson et al. 2016; Wang et al. 2018)."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import ClassVar, cast
@@ -11,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from losses.distances import feature_distance, normalized_distance
 from losses.objective import LossInputs, PixelWeights
-from utils.efficientnet_lite import COMPARED, ENLARGEMENT, LITE0, efficientnet_lite, enlarged
+from utils.efficientnet_lite import COMPARED, LEAST_SIDE, LITE0, efficientnet_lite, enlarged
 from utils.pretrained import PretrainedFile
 
 # torchvision's numbers of relu1_1, relu2_1, relu3_1, relu4_1 and relu5_1, and pix2pixHD's weights of these layers
@@ -22,10 +21,8 @@ VGG19 = PretrainedFile(
     what="loss.perceptual_network=vgg19 needs VGG19's weights",
     megabytes=548,
     without="loss.perceptual=0",
+    instead="loss.perceptual_network=efficientnet_lite0 loss.perceptual=20",
 )
-
-Distance = Callable[[Tensor, Tensor, PixelWeights | None], Tensor]
-"""Computes the distance, 0-d, of two feature maps (N, C, h, w), with pixel weights or None."""
 
 
 class PerceptualLoss(nn.Module):
@@ -47,12 +44,13 @@ class PerceptualLoss(nn.Module):
 class FeatureNetwork(nn.Module):
     """A frozen network that is divided into slices. Each slice ends at a compared layer.
 
-    distance: Distance of two feature maps of a layer. layer_weights: Weight of each compared layer.
+    distance: Distance, 0-d, of two feature maps (N, C, h, w), with pixel weights or None.
+    layer_weights: Weight of each compared layer.
     least_side: Least height and width of images, in pixels. file: Weight file in torch's cache, if any.
     activation_checkpointing: Whether the backward pass recomputes the activations between compared layers.
     """
 
-    distance: Distance
+    distance: Callable[[Tensor, Tensor, PixelWeights | None], Tensor]
     layer_weights: ClassVar[Sequence[float]]
     least_side: ClassVar[int]
     file: ClassVar[PretrainedFile | None] = None
@@ -97,7 +95,7 @@ class EfficientNetFeatures(FeatureNetwork):
     """EfficientNet-Lite0. The compared layers are the stem and the last layers of five stages."""
 
     distance, layer_weights = staticmethod(normalized_distance), [1 / len(COMPARED)] * len(COMPARED)
-    least_side = math.ceil(32 / ENLARGEMENT)  # five strides reduce 32 pixels to 1
+    least_side = LEAST_SIDE
 
     def __init__(self, *, activation_checkpointing: bool) -> None:
         super().__init__(efficientnet_lite(LITE0), COMPARED, activation_checkpointing)

@@ -22,6 +22,7 @@ ALEXNET = PretrainedFile(
     what="lpips of metrics.extra needs AlexNet's weights",
     megabytes=233,
     without="metrics.extra without lpips",
+    instead="metrics.extra=[perceptual_distance]",
 )
 # the weights of the original FID, converted from TensorFlow by torch-fidelity
 INCEPTION = PretrainedFile(
@@ -29,6 +30,7 @@ INCEPTION = PretrainedFile(
     what="fid and kid of metrics.extra need InceptionV3's weights",
     megabytes=91,
     without="metrics.extra without fid and kid",
+    instead="metrics.features=efficientnet_lite2",
 )
 MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
 N_FEATURES = 2048
@@ -80,7 +82,8 @@ class Inception:
     def __init__(self, device: torch.device) -> None:
         if importlib.util.find_spec("torch_fidelity") is None:
             raise ConfigError(
-                'metrics.extra: fid and kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4".'
+                'metrics.extra: fid and kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4", or '
+                f"set {INCEPTION.instead}."
             )
         try:
             from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second

@@ -1,6 +1,5 @@
 """A discriminator on the features of a pretrained network (Sauer et al. 2021, "Projected GANs Converge Faster")."""
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
@@ -10,33 +9,29 @@ from torch import Tensor, nn
 
 from models.layers import Float32Buffers, PairConv2d
 from models.patch_discriminator import Discriminator, DiscriminatorOutput, discriminate
-from utils.efficientnet_lite import ENLARGEMENT, LITE0, efficientnet_lite, enlarged
+from utils.efficientnet_lite import LEAST_SIDE, LITE0, efficientnet_lite, enlarged
 
 _MIXED, _EMBEDDED, _WIDTH = 64, 16, 96  # channels of the mixed features, of the embedded source and of the layers
 
 
 class Tap(NamedTuple):
-    """A part of EfficientNet-Lite0 whose output is judged.
+    """A part of EfficientNet-Lite0 whose output is judged."""
 
-    part: Index of the part. channels: Its output channels.
-    scale: Approximate root mean square of its output for photographs.
-    stride: Stride of the first convolution that judges the output.
-    """
-
-    part: int
-    channels: int
-    scale: float
+    part: int  # index of the part
+    channels: int  # channels of the output
+    scale: float  # approximate root mean square of the output for photographs
+    kernel: int  # size and stride of the first convolution that judges the output
     stride: int
 
 
 # the outputs have a quarter, an eighth, a 16th and a 32nd of the enlarged image's height and width
-TAPS = (Tap(2, 24, 12.0, 2), Tap(3, 40, 10.0, 2), Tap(5, 112, 7.5, 1), Tap(7, 320, 3.0, 1))
+TAPS = (Tap(2, 24, 12.0, 4, 2), Tap(3, 40, 10.0, 4, 2), Tap(5, 112, 7.5, 3, 1), Tap(7, 320, 3.0, 3, 1))
 
 
 class Projection(Float32Buffers):
     """Computes features of a frozen EfficientNet-Lite0, and mixes them with random projections.
 
-    All images are enlarged by ENLARGEMENT. Otherwise, translations get a grid pattern with the period of the network's
+    All images are enlarged 1.75 times. Otherwise, translations get a grid pattern with the period of the network's
     strides, four pixels. The authors' code enlarges only images with sides below 224 pixels.
 
     Frozen random 1x1 convolutions mix the channels. The upsampled mixture of each depth is added to the next shallower
@@ -96,8 +91,7 @@ class ProjectedDiscriminator(Discriminator):
         self.projection = Projection()
         self.heads, n_embedded = nn.ModuleList(), _EMBEDDED if source_channels else 0
         for tap in TAPS:
-            kernel = 4 if tap.stride == 2 else 3
-            first = PairConv2d(_MIXED + n_embedded, _WIDTH, kernel, tap.stride, padding=1)
+            first = PairConv2d(_MIXED + n_embedded, _WIDTH, tap.kernel, tap.stride, padding=1)
             second = nn.Conv2d(_WIDTH, _WIDTH, kernel_size=3, padding=1)
             layers = nn.ModuleList(nn.Sequential(layer, nn.LeakyReLU(0.2, inplace=True)) for layer in (first, second))
             parts = {"layers": layers, "head": nn.Conv2d(_WIDTH, 1, kernel_size=3, padding=1)}
@@ -107,8 +101,8 @@ class ProjectedDiscriminator(Discriminator):
 
     @staticmethod
     def least_side() -> int:
-        """Return 19 pixels, because five strides reduce 32 pixels of the enlarged image to 1."""
-        return math.ceil(32 / ENLARGEMENT)
+        """Return 19 pixels."""
+        return LEAST_SIDE
 
     def forward(self, source: Tensor, image: Tensor) -> list[DiscriminatorOutput]:
         """Return the output for each depth, shallowest first.
@@ -120,7 +114,6 @@ class ProjectedDiscriminator(Discriminator):
             assert isinstance(head, nn.ModuleDict)
             seen = None
             if self.source_channels:
-                height, width = features.shape[2:]
-                seen = head["embedding"](F.adaptive_avg_pool2d(source, (height, width)))
+                seen = head["embedding"](F.adaptive_avg_pool2d(source, features.shape[2:]))
             outputs.append(discriminate(head, seen, features))
         return outputs

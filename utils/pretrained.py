@@ -50,12 +50,14 @@ class PretrainedFile:
     url: Address. The file name ends with the first digits of the file's SHA-256.
     what: Text that names a setting and the weights that it needs, such as "loss.perceptual needs VGG19's weights".
     without: Setting that removes the need for the weights.
+    instead: Settings that use weights from a pip package instead.
     """
 
     url: str
     what: str
     megabytes: int
     without: str
+    instead: str
 
     @property
     def name(self) -> str:
@@ -83,7 +85,7 @@ class PretrainedFile:
                 raise WeightsError(
                     f"{self.what}. {cached.name} ({self.megabytes} MB) is not in {cached.parent}, and could not be "
                     f"downloaded from {self.url} ({error}). Copy it to this folder, set the environment variable "
-                    f"TORCH_HOME to the folder of another cache, or set {self.without}."
+                    f"TORCH_HOME to the folder of another cache, or set {self.without} or {self.instead}."
                 ) from error
         try:
             tensors = torch.load(cached, map_location="cpu", weights_only=True)

@@ -50,10 +50,10 @@ class MetricsConfig(Section, prefix="metrics."):
     """Additional metrics: lpips, perceptual_distance, swd, fid, kid. lpips, fid and kid download network weights into
     torch's cache. fid and kid also need the package torch-fidelity. Their values are comparable with published values
     only for thousands of images. swd, fid and kid compare sets of images. perceptual_distance needs the extra
-    `perceptual` but no download."""
+    `perceptual`, which contains the weights."""
     features: Literal["inception", "efficientnet_lite2"] = "inception"
-    """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual` but no download. Its values are not
-    comparable with published values."""
+    """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual`, which contains the weights. Its
+    values are not comparable with published values."""
     shift_reach: int | None = number(None, most=16)
     """Also compute L1, PSNR and SSIM with each translation at its best shift, which is at most this many pixels. The
     best shifts are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value

@@ -26,7 +26,15 @@ def blur(side: int) -> Change:
     return lambda image: F.avg_pool2d(image.float(), side, 1, side // 2).to(torch.uint8)
 
 
-def test_more_blur_is_worse_and_nothing_is_0() -> None:
+def noise(deviation: float) -> Change:
+    def change(image: Tensor) -> Tensor:
+        drawn = torch.randn(image.shape, generator=torch.Generator().manual_seed(0))
+        return (image + deviation * drawn).clamp(0, 255).to(torch.uint8)
+
+    return change
+
+
+def test_more_blur_and_more_noise_are_worse_and_nothing_is_0() -> None:
     evaluator = Evaluator.load(FIGURES, None, CPU, features="efficientnet_lite2")
 
     def figures(change: Change) -> list[float]:
@@ -37,8 +45,9 @@ def test_more_blur_is_worse_and_nothing_is_0() -> None:
     assert same[0] == 0
     assert abs(same[1]) < 1e-2
     assert same[2] <= 1e-6  # the estimate has no bias, so it is below 0 for equal sets
-    little, much = map(figures, (blur(3), blur(7)))
-    assert all(a < b < c for a, b, c in zip(same, little, much, strict=True)), (same, little, much)
+    for changes in ((blur(3), blur(7)), (noise(10), noise(40))):
+        little, much = map(figures, changes)
+        assert all(a < b < c for a, b, c in zip(same, little, much, strict=True)), (same, little, much)
 
 
 def test_the_record_names_the_network() -> None:
