@@ -146,7 +146,7 @@ def test_without_network_the_weights_are_told_with_their_place_and_how_to_do_wit
     message = refusal(command_line, tiny_config, "loss.perceptual=10")
     for words in ("vgg19-dcbb9e9d.pth (548 MB)", str(hub), "Name or service not known", "TORCH_HOME"):
         assert words in message
-    assert message.endswith("or set loss.perceptual=0.")
+    assert message.endswith("loss.perceptual=0 or loss.perceptual_network=efficientnet_lite0 loss.perceptual=20.")
     assert list(hub.iterdir()) == []
 
 
