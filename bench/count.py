@@ -25,6 +25,7 @@ from configs.load import load_config
 from configs.schema import Config
 from data import LAYOUTS
 from data.batch import Batch
+from losses.perceptual import PERCEPTUAL_LOSSES
 from training.methods import METHODS
 from training.methods.method import Method
 from utils.distributed import World
@@ -141,7 +142,7 @@ def count_step(config: Config, batch: Batch) -> list[Call]:
 
 def _owners(method: Method) -> dict[str, str]:
     """Return the roles of the networks, by class name."""
-    found = {"VGG19Features": "perceptual", "PerceptualLoss": "perceptual"}
+    found = {loss.__name__: "perceptual" for loss in PERCEPTUAL_LOSSES.values()}
     for network in method.networks.values():
         found |= dict.fromkeys({type(one).__name__ for one in (network.network, network.module)}, network.role)
     return found

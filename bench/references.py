@@ -20,7 +20,7 @@ from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from losses.distances import patch_nce
-from losses.perceptual import LAYER_WEIGHTS
+from losses.perceptual import LAYER_WEIGHTS, PerceptualLoss
 from models.global_generator import GlobalGenerator
 from models.layers import InstanceNorm
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
@@ -69,11 +69,11 @@ def _normalized(image: Image.Image) -> Tensor:
 
 @dataclass
 class Networks:
-    """Networks and optimizers of an update. vgg: Network that returns a list of features, or None."""
+    """Networks and optimizers of an update. vgg: Network of the perceptual loss, or None."""
 
     generator: nn.Module
     discriminator: nn.Module
-    vgg: nn.Module | None
+    vgg: PerceptualLoss | None
     autocast_dtype: torch.dtype | None = None
     learning_rates: tuple[float, float] = (2e-4, 2e-4)
     betas: tuple[float, float] = (0.5, 0.999)
@@ -89,7 +89,7 @@ class Networks:
     def _vgg_losses(self, fake: Tensor, target: Tensor) -> dict[str, Tensor]:
         if self.vgg is None:
             return {}
-        pairs = zip(self.vgg(fake), self.vgg(target), LAYER_WEIGHTS, strict=True)
+        pairs = zip(self.vgg.features(fake), self.vgg.features(target), LAYER_WEIGHTS, strict=True)
         return {"VGG": 10 * _total(weight * F.l1_loss(f, t.detach()) for f, t, weight in pairs)}
 
 

@@ -75,7 +75,7 @@ def make_reference(config: Config, device: torch.device) -> Reference:
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype
     generator = build.build_generator(config).to(device)
     discriminator = build.build_discriminator(config).to(device)
-    network = None if vgg is None else vgg.network.to(device)
+    network = None if vgg is None else vgg.to(device)
     autocast_dtype = None if dtype == torch.float32 else dtype
     if config.generator.name == "spade":
         return ReferenceSpadeUpdate(generator, discriminator, network, autocast_dtype)

@@ -15,7 +15,7 @@ from losses.adversarial import (
 )
 from losses.distances import feature_matching, fine_chroma, kl_divergence, l1, ms_ssim, outside_mask
 from losses.objective import GeneratorLoss, LossTerm, WeightedLoss
-from losses.perceptual import PERCEPTUAL_NETWORKS, PerceptualLoss
+from losses.perceptual import PERCEPTUAL_LOSSES
 from losses.segmentation import SegmentationLoss, labelmix
 from utils.errors import ConfigError
 
@@ -39,11 +39,11 @@ GENERATOR_LOSSES: dict[str, LossTerm] = {
     "ms_ssim": LossTerm(lambda: ms_ssim),
     "fine_chroma": LossTerm(lambda: fine_chroma, channels=(1, 3)),
     "perceptual": LossTerm(
-        lambda perceptual_network, activation_checkpointing: PerceptualLoss(
-            PERCEPTUAL_NETWORKS[perceptual_network](activation_checkpointing=activation_checkpointing)
+        lambda perceptual_network, activation_checkpointing: PERCEPTUAL_LOSSES[perceptual_network](
+            activation_checkpointing
         ),
         channels=(1, 3),
-        least_side=lambda perceptual_network: PERCEPTUAL_NETWORKS[perceptual_network].least_side,
+        least_side=lambda perceptual_network: PERCEPTUAL_LOSSES[perceptual_network].least_side,
     ),
     "outside_mask": LossTerm(lambda: outside_mask, needs_labels=True),
     "kl_divergence": LossTerm(lambda: kl_divergence),

@@ -19,9 +19,8 @@ from utils.device import at_least_float32
 from utils.files import sha256_of_file
 from utils.pretrained import WeightsError
 
-# each stage: number of blocks, kernel size, stride, expansion factor of the channels in a block, output channels
-_STAGES = ((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192))
-_LAST_STAGE = (1, 3, 1, 6, 320)
+# each stage: kernel size, stride of the first block, expansion factor of the channels in a block
+_STAGES = ((3, 1, 1), (3, 2, 6), (5, 2, 6), (3, 2, 6), (5, 1, 6), (5, 2, 6), (3, 1, 6))
 ENLARGEMENT = 1.75  # scale of images for lite0 in losses and discriminators; 128 pixels become 224, as in its training
 LEAST_SIDE = math.ceil(32 / ENLARGEMENT)  # smallest height and width of these images; five strides reduce 32 to 1
 COMPARED = (0, 1, 2, 3, 5, 7)  # indices of the parts (stem, stages) whose features perceptual distances compare
@@ -34,15 +33,15 @@ class PackagedWeights:
     name: Name of the network.
     used_by: Settings that need the weights, for messages.
     image_side: Side of the training images, in pixels.
-    width, depth: Number of channels and number of blocks, relative to lite0.
+    blocks, channels: Number of blocks, and of output channels, of each stage.
     """
 
     name: str
     used_by: str
     sha256: str
     image_side: int
-    width: float = 1.0
-    depth: float = 1.0
+    blocks: tuple[int, ...]
+    channels: tuple[int, ...]
 
     def load(self) -> list[Tensor]:
         """Return the tensors in the order of the layers. Raise WeightsError if the package or its file is missing."""
@@ -68,14 +67,16 @@ LITE0 = PackagedWeights(
     "loss.perceptual_network=efficientnet_lite0 or discriminator.name=projected",
     "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
     image_side=224,
+    blocks=(1, 2, 2, 3, 3, 4, 1),
+    channels=(16, 24, 40, 80, 112, 192, 320),
 )
 LITE2 = PackagedWeights(
     "lite2",
     "perceptual_distance and metrics.features=efficientnet_lite2",
     "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
     image_side=260,
-    width=1.1,
-    depth=1.2,
+    blocks=(1, 3, 3, 4, 4, 5, 1),
+    channels=(16, 24, 48, 88, 120, 208, 352),
 )
 
 
@@ -152,17 +153,10 @@ def _parts(weights: PackagedWeights) -> Iterator[nn.Sequential]:
     side, n_in = weights.image_side, 32
     yield nn.Sequential(_Normalization(), *_convolution(3, n_in, 3, side, stride=2))
     side = math.ceil(side / 2)
-    for number, (repeats, kernel, stride, factor, channels) in enumerate((*_STAGES, _LAST_STAGE)):
-        n_blocks = repeats if number in (0, len(_STAGES)) else math.ceil(repeats * weights.depth)
-        n_out, blocks = _rounded(channels * weights.width), list[nn.Module]()
-        for place in range(n_blocks):
-            blocks.append(_Block(n_in, n_out, factor, kernel, stride if place == 0 else 1, side))
-            side, n_in = math.ceil(side / stride) if place == 0 else side, n_out
+    for (kernel, stride, factor), n_blocks, n_out in zip(_STAGES, weights.blocks, weights.channels, strict=True):
+        blocks = list[nn.Module]()
+        for step in (stride, *[1] * (n_blocks - 1)):
+            blocks.append(_Block(n_in, n_out, factor, kernel, step, side))
+            side, n_in = math.ceil(side / step), n_out
         yield nn.Sequential(*blocks)
     yield nn.Sequential(*_convolution(n_in, 1280, 1, side))
-
-
-def _rounded(channels: float) -> int:
-    """Round `channels` to a multiple of 8 that is at least 0.9 times `channels`."""
-    nearest = max(8, int(channels + 4) // 8 * 8)
-    return nearest if nearest >= 0.9 * channels else nearest + 8

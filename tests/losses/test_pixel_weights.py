@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 from losses.distances import feature_distance, feature_matching, fine_chroma, l1
 from losses.objective import GeneratorLoss, LossInputs, LossWeights, PixelWeights
-from losses.perceptual import FeatureNetwork, PerceptualLoss
+from losses.perceptual import PerceptualLoss
 from models.patch_discriminator import DiscriminatorOutput
 
 
-class Layers(FeatureNetwork):
+class Layers(PerceptualLoss):
     """A network of two layers: all pixels, and every second pixel."""
 
     distance, layer_weights = staticmethod(feature_distance), (1.0, 10.0)
@@ -60,7 +60,7 @@ def test_an_ignored_pixel_has_no_gradient() -> None:
     assert l1(translation(difference, torch.zeros_like(difference), None)) == 2
 
 
-@pytest.mark.parametrize("loss", [l1, fine_chroma, feature_matching, PerceptualLoss(Layers())])
+@pytest.mark.parametrize("loss", [l1, fine_chroma, feature_matching, Layers()])
 def test_losses_are_0_if_all_weights_are_0(loss: GeneratorLoss) -> None:
     fake, target = torch.zeros(3, 3, 4, 4, requires_grad=True), torch.ones(3, 3, 4, 4)
     value = loss(translation(fake, target, torch.zeros(3, 1, 4, 4)))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from losses.objective import LossInputs
-from losses.perceptual import PerceptualLoss, VGG19Features
+from losses.perceptual import VGG19Loss
 from models.activation_checkpointing import enable_activation_checkpointing
 from models.generator import Generator
 from models.global_generator import GlobalGenerator, LocalEnhancer
@@ -59,11 +59,11 @@ def test_losses_gradients_and_buffers_are_the_same_and_less_is_stored(name: str)
     assert stored[1] < 0.75 * stored[0]
 
 
-def test_vgg_too(vgg19_weights: dict[str, Tensor]) -> None:
+def test_vgg_too(cached_vgg19: None) -> None:
     image, target = torch.rand(2, 1, 3, 32, 32)
     results = []
     for is_on in (False, True):
-        loss = PerceptualLoss(VGG19Features(vgg19_weights, activation_checkpointing=is_on))
+        loss = VGG19Loss(is_on)
         fake = image.clone().requires_grad_()
         value = loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list))
         value.backward()

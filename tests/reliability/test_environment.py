@@ -16,7 +16,7 @@ import torch
 
 import train
 from losses import perceptual
-from losses.perceptual import load_vgg19_weights
+from losses.perceptual import VGG19Loss
 from tests import processes
 from tests.conftest import TINY_CONFIG
 from tests.processes import PATIENCE_S
@@ -170,7 +170,7 @@ def test_a_server_that_does_not_send_the_weights_leaves_nothing(
         monkeypatch.setattr(perceptual, "VGG19", replace(perceptual.VGG19, url=url))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         with pytest.raises(WeightsError, match=f"could not be downloaded .*{reason}.* or set loss.perceptual=0"):
-            load_vgg19_weights()
+            VGG19Loss(False)
     assert socket.getdefaulttimeout() is None
     assert list(hub.iterdir()) == []
 

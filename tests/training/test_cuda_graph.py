@@ -27,11 +27,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 POOL, TWICE = "train.pool_size=2", ["train.accumulation_steps=2"]
 UNCUT = "augmentation.policy=[]"  # its draws on a CPU would come between the draws of pools
 N_STEPS = WARM_UP_STEPS + 2
-
-
-@pytest.fixture(autouse=True)
-def _vgg19(monkeypatch: pytest.MonkeyPatch, vgg19_weights: dict[str, Tensor]) -> None:
-    monkeypatch.setattr("losses.perceptual.load_vgg19_weights", lambda: vgg19_weights)
+pytestmark = pytest.mark.usefixtures("cached_vgg19")
 
 
 class Recorder(TorchDispatchMode):

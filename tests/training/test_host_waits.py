@@ -28,6 +28,7 @@ from training.methods import METHODS
 from utils.distributed import World
 
 CPU, META = torch.device("cpu"), torch.device("meta")
+pytestmark = pytest.mark.usefixtures("cached_vgg19")
 TINY: dict[str, Any] = {
     "data": {"root": "x", "layout": "paired_folders", "n_classes": 5, "instance_edges": True},
     "generator": {"base_channels": 4, "n_downsamplings": 2, "n_blocks": 1, "hidden_channels": 4},
@@ -132,11 +133,6 @@ def torch_watches() -> Iterator[None]:
         yield
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-@pytest.fixture(autouse=True)
-def _vgg19(monkeypatch: pytest.MonkeyPatch, vgg19_weights: dict[str, Tensor]) -> None:
-    monkeypatch.setattr("losses.perceptual.load_vgg19_weights", lambda: vgg19_weights)
 
 
 def config_of(case: str, *settings: str) -> Config:

@@ -28,7 +28,7 @@ from data.map_reader import label_maps, palette_problems
 from data.validation_split import groups_of, shared_groups
 from data.volume_checks import volume_warnings
 from losses import registered_weights
-from losses.perceptual import PERCEPTUAL_NETWORKS
+from losses.perceptual import PERCEPTUAL_LOSSES
 from metrics import METRICS, with_features
 from metrics.metric import FeatureSource, PairMetric, SetMetric
 from training.cuda_graph import WARM_UP_STEPS, make_step
@@ -343,7 +343,7 @@ def without_downloads(config: Config) -> Config:
 
 def _file_of_loss(config: Config) -> PretrainedFile | None:
     is_computed = "perceptual" in config.loss_weights
-    return PERCEPTUAL_NETWORKS[config.loss.perceptual_network].file if is_computed else None
+    return PERCEPTUAL_LOSSES[config.loss.perceptual_network].file if is_computed else None
 
 
 def _file_of(config: Config, metric: str) -> PretrainedFile | None:
