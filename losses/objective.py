@@ -150,19 +150,17 @@ def _checked(name: str, value: object) -> Tensor:
 class DiscriminatorObjective:
     """The adversarial loss of the discriminator, and penalties with their weights by name.
 
-    step: Number of the training step, from 0. None: compute all penalties, without the factor `Penalty.every`.
+    step: Number of the training step, from 0.
     """
 
     adversarial: AdversarialLoss
     penalties: Mapping[str, tuple[Penalty, float]]
-    step: int | None = None
+    step: int = 0
 
     @property
     def due(self) -> tuple[str, ...]:
         """The names of the penalties that this step computes."""
-        return tuple(
-            name for name, (one, _) in self.penalties.items() if self.step is None or self.step % one.every == 0
-        )
+        return tuple(name for name, (penalty, _) in self.penalties.items() if self.step % penalty.every == 0)
 
     def __call__(self, inputs: PenaltyInputs) -> dict[str, Tensor]:
         """Return the unweighted losses by name, and `total`."""
@@ -170,7 +168,6 @@ class DiscriminatorObjective:
         total = terms.pop("total")
         for name in self.due:
             penalty, weight = self.penalties[name]
-            factor = penalty.share * (1 if self.step is None else penalty.every)
             terms[name] = penalty.compute(inputs)
-            total = total + factor * weight * terms[name]
+            total = total + penalty.share * penalty.every * weight * terms[name]
         return {**terms, "total": total}

@@ -14,7 +14,6 @@ from configs.data_facts import DataFacts
 from data.batch import Batch
 from data.conditioning import Conditioning, weights_of_classes
 from inference.predictor import Predictor
-from losses.adversarial import AdversarialLoss
 from losses.objective import DiscriminatorObjective, PixelWeights
 from metrics.evaluator import Evaluator
 from models.style_encoder import inference_network
@@ -72,9 +71,7 @@ class Method(ABC):
     precision: Precision
     means: RunningMeans
     repeats_steps: bool = field(default=False, kw_only=True)
-    discriminator_objective: DiscriminatorObjective = field(
-        default_factory=lambda: DiscriminatorObjective(AdversarialLoss(), {}), kw_only=True
-    )
+    discriminator_objective: DiscriminatorObjective = field(kw_only=True)
     progress: str = field(default="l1", kw_only=True)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from training.trained_network import Role, TrainedNetwork
 from utils.device import Precision
 
 LSGAN = LeastSquares()
+OBJECTIVE = DiscriminatorObjective(LSGAN, {})
 PRECISION = Precision("cpu", torch.float32, "O0")
 ANTIALIASED = ["stem.0", "downs.0.0", "downs.1.0", "blocks.0", "blocks.4"]
 STRIDED = ["stem.0", "downs.0.0", "downs.1.2", "blocks.2", "blocks.5"]  # the ReLU behind layer 8, a norm, is in place
@@ -76,8 +77,7 @@ def group(config: dict[str, Any], **networks: TrainedNetwork) -> OptimizerGroup:
 def judge(
     trained: TrainedNetwork, means: RunningMeans, *, joint: bool, pool: ImagePool | None = None
 ) -> TrainedDiscriminator:
-    objective = DiscriminatorObjective(LSGAN, {})
-    return TrainedDiscriminator(trained, objective, sees_source=False, joint=joint, means=means, pool=pool)
+    return TrainedDiscriminator(trained, OBJECTIVE, sees_source=False, joint=joint, means=means, pool=pool)
 
 
 def recorded_gradients(networks: Mapping[str, TrainedNetwork], *groups: OptimizerGroup) -> dict[str, dict[str, Tensor]]:
@@ -171,6 +171,7 @@ def test_contrastive(reference: dict[str, Any], name: str, joint: bool, monkeypa
         taps=taps,
         objective=make_objective({"adversarial": config["lambda_GAN"]}, LSGAN),
         precision=PRECISION,
+        discriminator_objective=OBJECTIVE,
         shares_encoder=joint,
         means=means,
     )
@@ -213,6 +214,7 @@ def cycle_of(case: dict[str, Any], means: RunningMeans) -> tuple[Cycle, dict[str
         weights=CycleConfig([config["lambda_A"], config["lambda_B"]], config["lambda_identity"]),
         objectives=objectives_of(make_objective({"adversarial": 1.0}, LSGAN).losses),
         precision=PRECISION,
+        discriminator_objective=OBJECTIVE,
         means=means,
     )
     method.a.tag, method.b.tag = "D_A", "D_B"

@@ -1,7 +1,7 @@
 """Updates of small networks, and the driver that compares a step with a plain reference."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,7 +75,8 @@ def make_paired(
     penalties: Mapping[str, float] | None = None,
 ) -> Paired:
     means = RunningMeans()
-    objective = DiscriminatorObjective(adversarial, {n: (PENALTIES[n], w) for n, w in (penalties or {}).items()})
+    in_each_step = {name: (replace(PENALTIES[name], every=1), weight) for name, weight in (penalties or {}).items()}
+    objective = DiscriminatorObjective(adversarial, in_each_step)
     network = discriminator.networks["discriminator"]
     return Paired(
         generator=generator.networks["generator"],
@@ -84,6 +85,7 @@ def make_paired(
         translators={},
         means=means,
         objective=make_objective(weights, adversarial),
+        discriminator_objective=objective,
         precision=precision,
     )
 
