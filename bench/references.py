@@ -20,7 +20,7 @@ from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from losses.distances import patch_nce
-from losses.perceptual import LAYER_WEIGHTS, PerceptualLoss
+from losses.perceptual import LAYER_WEIGHTS, VGG19Loss
 from models.global_generator import GlobalGenerator
 from models.layers import InstanceNorm
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
@@ -69,11 +69,11 @@ def _normalized(image: Image.Image) -> Tensor:
 
 @dataclass
 class Networks:
-    """Networks and optimizers of an update. vgg: Network of the perceptual loss, or None."""
+    """Networks and optimizers of an update. vgg: Loss whose network computes the features, or None."""
 
     generator: nn.Module
     discriminator: nn.Module
-    vgg: PerceptualLoss | None
+    vgg: VGG19Loss | None
     autocast_dtype: torch.dtype | None = None
     learning_rates: tuple[float, float] = (2e-4, 2e-4)
     betas: tuple[float, float] = (0.5, 0.999)
@@ -86,7 +86,8 @@ class Networks:
     def _autocast(self, device: torch.device) -> torch.autocast:
         return torch.autocast(device.type, dtype=self.autocast_dtype, enabled=self.autocast_dtype is not None)
 
-    def _vgg_losses(self, fake: Tensor, target: Tensor) -> dict[str, Tensor]:
+    def vgg_losses(self, fake: Tensor, target: Tensor) -> dict[str, Tensor]:
+        """Return the weighted loss of VGG19's features by name, 0-d, or {} without VGG19."""
         if self.vgg is None:
             return {}
         pairs = zip(self.vgg.features(fake), self.vgg.features(target), LAYER_WEIGHTS, strict=True)
@@ -113,7 +114,7 @@ class ReferenceUpdate(Networks):
             )
             d_loss = 0.5 * (_lsgan(fake_for_d, 0.0) + _lsgan(real, 1.0))
             losses = [_lsgan(fake_for_g, 1.0), 10 * _feature_matching(fake_for_g, real, averages_layers=True)]
-            losses += [*self._vgg_losses(fake, target).values(), self.l1 * F.l1_loss(fake, target)]
+            losses += [*self.vgg_losses(fake, target).values(), self.l1 * F.l1_loss(fake, target)]
         _step(self.generator_optimizer, _total(losses))
         _step(self.discriminator_optimizer, d_loss)
 
@@ -136,7 +137,7 @@ class ReferenceSpadeUpdate(Networks):
             fakes, reals = self._discriminate(source, fake, target)
             matching = 10 * _feature_matching(fakes, reals, averages_layers=False)
             losses = {"GAN": -torch.stack([scale.logits.mean() for scale in fakes]).mean(), "GAN_Feat": matching}
-            losses |= self._vgg_losses(fake, target)
+            losses |= self.vgg_losses(fake, target)
         _step(self.generator_optimizer, _total(losses.values()))
         with self._autocast(source.device):
             with torch.no_grad():

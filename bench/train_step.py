@@ -16,7 +16,7 @@ from bench.references import OF_UNPAIRED, Reference, ReferenceSpadeUpdate, Refer
 from configs import build
 from configs.schema import Config
 from data.conditioning import images_to_float
-from losses.perceptual import PerceptualLoss
+from losses.perceptual import VGG19Loss
 from training.cuda_graph import make_step as training_step
 from training.methods import METHODS
 from utils.device import allow_tf32, choose_precision
@@ -70,16 +70,14 @@ def make_reference(config: Config, device: torch.device) -> Reference:
         trained = METHODS[config.method.name](config, World(0, 1, device)).networks.values()
         networks: list[Any] = [as_in_the_originals(network.module) for network in trained]
         return OF_UNPAIRED[config.method.name](*networks)
-    vgg = build.build_generator_loss(config, "perceptual") if config.loss.perceptual else None
-    assert vgg is None or isinstance(vgg, PerceptualLoss)
+    vgg = VGG19Loss(activation_checkpointing=False).to(device) if config.loss.perceptual else None
     dtype = choose_precision(config.amp.opt_level, config.amp.dtype, device).compute_dtype
     generator = build.build_generator(config).to(device)
     discriminator = build.build_discriminator(config).to(device)
-    network = None if vgg is None else vgg.to(device)
     autocast_dtype = None if dtype == torch.float32 else dtype
     if config.generator.name == "spade":
-        return ReferenceSpadeUpdate(generator, discriminator, network, autocast_dtype)
-    return ReferenceUpdate(generator, discriminator, network, autocast_dtype, l1=config.loss.l1)
+        return ReferenceSpadeUpdate(generator, discriminator, vgg, autocast_dtype)
+    return ReferenceUpdate(generator, discriminator, vgg, autocast_dtype, l1=config.loss.l1)
 
 
 def make_step(case: Case, side: str, device: torch.device) -> Callable[[], object]:

@@ -27,7 +27,7 @@ from data.preprocessing import LeastSide, Preprocessing
 from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES, REGISTERED_LOSSES
 from losses.adversarial import AdversarialLoss
 from losses.diffaugment import DiffAugment
-from losses.objective import DiscriminatorObjective, GeneratorLoss, GeneratorObjective
+from losses.objective import DiscriminatorObjective, GeneratorObjective
 from metrics.evaluator import Evaluator
 from metrics.image_metrics import Bounds
 from models import DISCRIMINATORS, GENERATORS
@@ -304,7 +304,9 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     Raises:
         WeightsError: the weights of a loss network are not available.
     """
-    losses = {name: (build_generator_loss(config, name), weight) for name, weight in config.loss_weights.items()}
+    given = vars(config.loss) | vars(config.train) | {"adversarial_loss": build_adversarial_loss(config)}
+    makers = {name: GENERATOR_LOSSES[name].make for name in config.loss_weights}
+    losses = {name: (_called(make, given), config.loss_weights[name]) for name, make in makers.items()}
     losses |= REGISTERED_LOSSES
     # CPUs with matrix units (AMX) run networks without norms, such as VGG19, faster in channels last
     on_cpu = torch.channels_last if cpu_has_matrix_units() else torch.contiguous_format
@@ -314,17 +316,9 @@ def build_generator_objective(config: Config, device: torch.device) -> Generator
     return GeneratorObjective(losses)
 
 
-def build_generator_loss(config: Config, name: str) -> GeneratorLoss:
-    """Return a loss from GENERATOR_LOSSES. Raise WeightsError if the weights of its network are not available."""
-    make = GENERATOR_LOSSES[name].make
-    values = vars(config.loss) | vars(config.train) | {"adversarial_loss": build_adversarial_loss(config)}
-    return make(**accepted(make, values))
-
-
 def build_adversarial_loss(config: Config) -> AdversarialLoss:
     """Return the adversarial loss for generator and discriminator."""
-    make = ADVERSARIAL_LOSSES[config.loss.gan_mode]
-    return make(**accepted(make, vars(config.loss)))
+    return _called(ADVERSARIAL_LOSSES[config.loss.gan_mode], vars(config.loss))
 
 
 def build_discriminator_objective(config: Config) -> DiscriminatorObjective:

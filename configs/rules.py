@@ -106,11 +106,11 @@ def _method_rules(config: Config) -> Iterator[Rule]:
 
 
 def _rules_without_pairs(config: Config, chosen: str) -> Iterator[Rule]:
-    method, data, loss, compares = config.method.declaration, config.data, config.loss, dict[str, bool]()
+    method, data, loss, fitting = config.method.declaration, config.data, config.loss, list[str]()
     for name, generator in GENERATORS.items():
         layers = generator.compared_layers(**accepted(generator.compared_layers, vars(config.generator)))
-        compares[name] = generator.translates == "images" and bool(layers or not method.compares_features)
-    fitting = [name for name in GENERATORS if compares[name]]
+        if generator.translates == "images" and (layers or not method.compares_features):
+            fitting.append(name)
     yield config.generator.name in fitting, "generator.name", f"one of {', '.join(fitting)} {chosen}"
     reason = "because features of sources and targets are compared" if method.compares_features else ""
     reason = reason or ("or cycle.identity=0" if len(method.translators) > 1 and config.cycle.identity else "")

@@ -281,8 +281,7 @@ def classes_of_colors(picture: Tensor, colors: LabelColors, name: str) -> Tensor
 def packed_colors(channels: np.ndarray) -> np.ndarray:
     """Convert (3, ...) uint8 RGB to (...) int32 0xRRGGBB."""
     red, green, blue = channels.astype(np.int32)
-    packed: np.ndarray = red << 16 | green << 8 | blue
-    return packed
+    return red << 16 | green << 8 | blue
 
 
 def connected_parts(classes: Tensor, divided: Collection[int]) -> Tensor:

@@ -94,8 +94,7 @@ class CachedVolume:
 @lru_cache(maxsize=128)  # an open map needs a file descriptor
 def _mapped(file: str) -> np.ndarray:
     try:
-        slices: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-        return slices
+        return np.load(file, mmap_mode="r", allow_pickle=False)
     except (OSError, EOFError, ValueError) as error:
         raise LoadingError(f"{file}: is missing or damaged in the cache. Start again to rebuild it.") from error
 

@@ -152,8 +152,7 @@ def encode_style(loaded: LoadedGenerator, file: Path) -> Tensor:
         raise DataError(f"--style: {error}") from error
     target = loaded.conditioning.target(Batch((file.stem,), source=image, target=image))
     reduced = F.interpolate(target, size=(SIDE, SIDE), mode="bilinear", align_corners=False, antialias=True)
-    style: Tensor = network.encoder.eval()(reduced).mean
-    return style
+    return network.encoder.eval()(reduced).mean
 
 
 def build_predictor(

@@ -182,8 +182,7 @@ def _read_kept(kept: Tensor, device: torch.device, window: Window) -> Tensor:
 
 def _outputs(segment: Segment, window: Window, readers: Mapping[str, Read]) -> tuple[Tensor, ...]:
     inputs = (readers[name](window.at(stride)) for name, stride in segment.reads.items())
-    made: tuple[Tensor, ...] = segment.network(*inputs)
-    return made
+    return segment.network(*inputs)
 
 
 def _tile_of(segment: Segment, tile: Window, readers: Mapping[str, Read], whole: Window) -> dict[str, Tensor]:

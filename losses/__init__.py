@@ -40,7 +40,7 @@ GENERATOR_LOSSES: dict[str, LossTerm] = {
     "fine_chroma": LossTerm(lambda: fine_chroma, channels=(1, 3)),
     "perceptual": LossTerm(
         lambda perceptual_network, activation_checkpointing: PERCEPTUAL_LOSSES[perceptual_network](
-            activation_checkpointing
+            activation_checkpointing=activation_checkpointing
         ),
         channels=(1, 3),
         least_side=lambda perceptual_network: PERCEPTUAL_LOSSES[perceptual_network].least_side,

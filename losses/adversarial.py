@@ -11,8 +11,6 @@ from torch import Tensor
 
 from utils.device import at_least_float32
 
-ScaleReduction = Literal["sum", "mean"]
-
 
 class ScaleOutput(Protocol):
     """The output of the discriminator at one scale, as in models.patch_discriminator.DiscriminatorOutput."""
@@ -57,7 +55,7 @@ class AdversarialLoss:
 
     classifies_pixels: ClassVar[bool] = False
 
-    def __init__(self, *, over_scales: ScaleReduction = "sum") -> None:
+    def __init__(self, *, over_scales: Literal["sum", "mean"] = "sum") -> None:
         self.over_scales = over_scales
 
     def discriminator_loss(self, real: Logits, fake: Logits) -> dict[str, Tensor]:
@@ -158,7 +156,7 @@ class Penalty:
     needs_float32: Whether the term has gradients of gradients, which need float32.
     needs_pairs: Whether the term needs a target of the same size for each translated image.
     classifies_pixels: True if the discriminator must classify pixels, False if it must not.
-    share: Factor of the term, in addition to its weight.
+    share: Factor of the term, in addition to its weight; 0.5 for LabelMix, because the adversarial loss is halved too.
     every: The term is computed every `every` steps, and multiplied by this number (Karras et al. 2020, app. B).
     """
 

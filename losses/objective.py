@@ -12,8 +12,6 @@ from torch import Tensor
 from losses.adversarial import AdversarialLoss, Logits, Outputs, Penalty, PenaltyInputs
 from utils.errors import ConfigError
 
-Discriminate = Callable[[], Outputs]
-
 _LEAST_SUM = torch.finfo(torch.float32).tiny  # divisor if all weights are 0, so that the mean is 0 instead of NaN
 
 
@@ -26,11 +24,6 @@ class PixelWeights:
     """
 
     weights: Tensor
-
-    @property
-    def mean_weight(self) -> Tensor:
-        """Mean of the weights, 0-d."""
-        return self.weights.mean()
 
     def mean(self, values: Tensor) -> Tensor:
         """Return the weighted mean of (N, C, h, w) values, 0-d, in float32 or finer; 0 if all weights are 0."""
@@ -70,8 +63,8 @@ class LossInputs:
     fake: Tensor
     target: Tensor
     source: Tensor
-    discriminate_fake: Discriminate
-    discriminate_target: Discriminate
+    discriminate_fake: Callable[[], Outputs]
+    discriminate_target: Callable[[], Outputs]
     style: tuple[Tensor, Tensor] | None = None
     weights: LossWeights | None = None
     outside: PixelWeights | None = None
@@ -135,7 +128,7 @@ class GeneratorObjective:
         terms = {name: _checked(name, loss(translation)) for name, (loss, _) in losses.items()}
         weighted = [losses[name][1] * value for name, value in terms.items()]
         if translation.weights:
-            terms["mean_weight"] = translation.weights.of_images.mean_weight
+            terms["mean_weight"] = translation.weights.of_images.weights.mean()
         return {**terms, "total": torch.stack(weighted).sum()}
 
 
@@ -150,17 +143,17 @@ def _checked(name: str, value: object) -> Tensor:
 class DiscriminatorObjective:
     """The adversarial loss of the discriminator, and penalties with their weights by name.
 
-    step: Number of the training step, from 0.
+    step: Number of the training step, from 0. None: compute all penalties, without the factor `Penalty.every`.
     """
 
     adversarial: AdversarialLoss
     penalties: Mapping[str, tuple[Penalty, float]]
-    step: int = 0
+    step: int | None = None
 
     @property
     def due(self) -> tuple[str, ...]:
         """The names of the penalties that this step computes."""
-        return tuple(name for name, (penalty, _) in self.penalties.items() if self.step % penalty.every == 0)
+        return tuple(name for name, (one, _) in self.penalties.items() if not self.step or self.step % one.every == 0)
 
     def __call__(self, inputs: PenaltyInputs) -> dict[str, Tensor]:
         """Return the unweighted losses by name, and `total`."""
@@ -168,6 +161,7 @@ class DiscriminatorObjective:
         total = terms.pop("total")
         for name in self.due:
             penalty, weight = self.penalties[name]
+            factor = penalty.share * (1 if self.step is None else penalty.every)
             terms[name] = penalty.compute(inputs)
-            total = total + penalty.share * penalty.every * weight * terms[name]
+            total = total + factor * weight * terms[name]
         return {**terms, "total": total}

@@ -20,8 +20,7 @@ VGG19 = PretrainedFile(
     url="https://download.pytorch.org/models/vgg19-dcbb9e9d.pth",
     what="loss.perceptual_network=vgg19 needs VGG19's weights",
     megabytes=548,
-    without="loss.perceptual=0",
-    instead="loss.perceptual_network=efficientnet_lite0 loss.perceptual=20",
+    alternative="set loss.perceptual=0 or loss.perceptual_network=efficientnet_lite0 loss.perceptual=20",
 )
 
 
@@ -71,7 +70,7 @@ class VGG19Loss(PerceptualLoss):
     least_side = 16  # four poolings reduce 16 pixels to 1
     file = VGG19
 
-    def __init__(self, activation_checkpointing: bool) -> None:
+    def __init__(self, *, activation_checkpointing: bool) -> None:
         from torchvision.models import vgg19  # takes as long to import as torch
 
         with torch.device("meta"):  # saves memory
@@ -95,7 +94,7 @@ class EfficientNetLoss(PerceptualLoss):
     distance, layer_weights = staticmethod(normalized_distance), [1 / len(COMPARED)] * len(COMPARED)
     least_side = LEAST_SIDE
 
-    def __init__(self, activation_checkpointing: bool) -> None:
+    def __init__(self, *, activation_checkpointing: bool) -> None:
         super().__init__(efficientnet_lite(LITE0), COMPARED, activation_checkpointing)
 
     def features(self, images: Tensor) -> list[Tensor]:

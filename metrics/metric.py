@@ -55,11 +55,6 @@ class Metric:
     needs_pairs: ClassVar[bool] = True
     is_optional: ClassVar[bool] = False
 
-    @property
-    def weighs_pixels(self) -> bool:
-        """Whether the metric uses pixel weights."""
-        return self.of.startswith("weighted")
-
 
 @dataclass(frozen=True, kw_only=True)
 class PairMetric(Metric):

@@ -21,16 +21,14 @@ ALEXNET = PretrainedFile(
     url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
     what="lpips of metrics.extra needs AlexNet's weights",
     megabytes=233,
-    without="metrics.extra without lpips",
-    instead="metrics.extra=[perceptual_distance]",
+    alternative="replace lpips in metrics.extra by perceptual_distance",
 )
 # the weights of the original FID, converted from TensorFlow by torch-fidelity
 INCEPTION = PretrainedFile(
     url="https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth",
     what="fid and kid of metrics.extra need InceptionV3's weights",
     megabytes=91,
-    without="metrics.extra without fid and kid",
-    instead="metrics.features=efficientnet_lite2",
+    alternative="set metrics.features=efficientnet_lite2",
 )
 MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
 N_FEATURES = 2048
@@ -83,7 +81,7 @@ class Inception:
         if importlib.util.find_spec("torch_fidelity") is None:
             raise ConfigError(
                 'metrics.extra: fid and kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4", or '
-                f"set {INCEPTION.instead}."
+                f"{INCEPTION.alternative}."
             )
         try:
             from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second
@@ -111,8 +109,7 @@ class Inception:
     @torch.inference_mode()
     def __call__(self, image: Tensor, number: int = 0) -> Tensor:
         """Return the features of a (3, H, W) uint8 image, (2048,) float32 on the CPU."""
-        features: Tensor = self._network(image[None].to(self._device))[0].cpu()
-        return features
+        return self._network(image[None].to(self._device))[0].cpu()
 
 
 class _Identity(nn.Module):

@@ -32,8 +32,7 @@ class Recomputable(nn.Module):
         spectral, batch = spectral_norms(self), batch_norms(self)
         if spectral or batch:
             return _recomputed_with_same_norms(spectral, batch, draws(self), function, *inputs)
-        recomputed: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=draws(self))
-        return recomputed
+        return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=draws(self))
 
 
 def draws(part: nn.Module) -> bool:
@@ -60,8 +59,7 @@ def _recomputed_with_same_norms(
         first_vectors.append({norm: norm.vectors() for norm in spectral})
         return result
 
-    recomputed: Tensor = checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=preserve_rng_state)
-    return recomputed
+    return checkpoint(compute, *inputs, use_reentrant=False, preserve_rng_state=preserve_rng_state)
 
 
 def enable_activation_checkpointing(network: nn.Module) -> None:

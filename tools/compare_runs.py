@@ -77,7 +77,8 @@ def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
     for run in runs:  # a run without readable settings is a group of its own
         groups.setdefault(values[run.name] if run.settings else run.name, []).append(run)
     metrics = [*dict.fromkeys(name for run in runs for name in run.metrics)]
-    columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable(runs)) for name in metrics]
+    unmarked = metrics if not are_comparable(runs) else ["fid", "kid"] if "metrics.features" in differing else []
+    columns = [_metric_column(name, [*groups.values()], marks_best=name not in unmarked) for name in metrics]
     table = [["runs", "state", "validated on", *differing, *metrics]]
     for group, *cells in zip(groups.values(), *columns, strict=True):
         texts = zip(*((run.name, run.status, run.validated_on) for run in group), strict=True)

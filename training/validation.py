@@ -165,7 +165,7 @@ class Validation:
         parts = [json.dumps(self.evaluator.basis(figure), sort_keys=True).encode()]
         for sample in self.samples:
             maps = [getattr(sample, name) for name in MAPS if name != "weights"]
-            maps.append(self.predictor.weights(sample) if METRICS[figure].weighs_pixels else None)
+            maps.append(self.predictor.weights(sample) if METRICS[figure].of.startswith("weighted") else None)
             for pixels in maps:
                 parts.append(f"{None if pixels is None else (pixels.dtype, *pixels.shape)}".encode())
                 parts += [] if pixels is None else [pixels.contiguous().numpy().tobytes()]

@@ -49,15 +49,13 @@ class PretrainedFile:
 
     url: Address. The file name ends with the first digits of the file's SHA-256.
     what: Text that names a setting and the weights that it needs, such as "loss.perceptual needs VGG19's weights".
-    without: Setting that removes the need for the weights.
-    instead: Settings that use weights from a pip package instead.
+    alternative: Text that names changes of settings that make the file unnecessary.
     """
 
     url: str
     what: str
     megabytes: int
-    without: str
-    instead: str
+    alternative: str
 
     @property
     def name(self) -> str:
@@ -73,7 +71,7 @@ class PretrainedFile:
     def announcement(self) -> str:
         """A line for a dry run, which does not download the file."""
         missing = f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}"
-        return f"{missing}. The run downloads them. This check sets {self.without}."
+        return f"{missing}. The run downloads them. This check does not use them."
 
     def load(self) -> Weights:
         """Read the file in torch's cache, and first download it if necessary. Raise WeightsError if this fails."""
@@ -85,7 +83,7 @@ class PretrainedFile:
                 raise WeightsError(
                     f"{self.what}. {cached.name} ({self.megabytes} MB) is not in {cached.parent}, and could not be "
                     f"downloaded from {self.url} ({error}). Copy it to this folder, set the environment variable "
-                    f"TORCH_HOME to the folder of another cache, or set {self.without} or {self.instead}."
+                    f"TORCH_HOME to the folder of another cache, or {self.alternative}."
                 ) from error
         try:
             tensors = torch.load(cached, map_location="cpu", weights_only=True)

@@ -16,14 +16,12 @@ def weight(default: float, data: Data = "any", *, needs_style: bool = False) -> 
 
     data: Training data that the loss needs. needs_style: Whether the loss needs style.channels.
     """
-    value: float = number(default, data=data, needs_style=needs_style)
-    return value
+    return number(default, data=data, needs_style=needs_style)
 
 
 def penalty(default: float) -> float:
     """Return a field for the weight of a discriminator penalty. Name the field as in losses.PENALTIES."""
-    value: float = number(default, is_penalty=True)
-    return value
+    return number(default, is_penalty=True)
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class LossConfig(Section, prefix="loss."):
         of_styles = {item.name for item in fields(self) if item.metadata.get("needs_style")}
         return {name: value for name, value in self.weights.items() if name not in of_styles}
 
-    def weights_for(self, data: Data, *, has_style: bool = False) -> dict[str, float]:
+    def weights_for(self, data: Data, *, has_style: bool) -> dict[str, float]:
         """Return the weights of the losses that are computed for training data of type `data`, by name."""
         weights = self.weights if has_style else self.weights_of_images
         possible = {item.name for item in fields(self) if item.metadata.get("data") in ("any", data)}

@@ -35,9 +35,9 @@ class CheckpointConfig(Section, prefix="checkpoint."):
     keep: int = number(3)
     """Number of newest checkpoints to keep; 0 keeps all."""
     best: str = "auto"
-    """Validation metric that chooses best.pt in the run's folder. auto: l1 with pairs, l1_weighted with
-    data.mask_folder, swd without pairs, and none if validation uses training samples. none: save no best.pt, which
-    saves disk space."""
+    """Validation metric that chooses best.pt in the run's folder. auto: l1 with pairs, l1_shifted with
+    metrics.shift_reach, l1_weighted with data.mask_folder, swd without pairs, and none if validation uses training
+    samples. none: save no best.pt, which saves disk space."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,13 @@ class MetricsConfig(Section, prefix="metrics."):
     n_samples: int = number(4, least=1)
     """Number of samples that each validation measures. They stay in memory. The first four are shown."""
     extra: list[str] = field(default_factory=list)
-    """Additional metrics: lpips, perceptual_distance, swd, fid, kid. lpips, fid and kid download network weights into
-    torch's cache. fid and kid also need the package torch-fidelity. Their values are comparable with published values
-    only for thousands of images. swd, fid and kid compare sets of images. perceptual_distance needs the extra
-    `perceptual`, which contains the weights."""
+    """Additional metrics: lpips, perceptual_distance, swd, fid, kid. swd, fid and kid compare sets of images.
+    perceptual_distance needs the extra `perceptual`, which contains the weights. lpips downloads weights into torch's
+    cache. With features=inception, fid and kid also do so, and need the package torch-fidelity. Their values are
+    comparable with published values only for thousands of images."""
     features: Literal["inception", "efficientnet_lite2"] = "inception"
-    """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual`, which contains the weights. Its
-    values are not comparable with published values."""
+    """Network for fid and kid. efficientnet_lite2 needs the extra `perceptual`, which contains the weights. FID and
+    KID of different networks are not comparable."""
     shift_reach: int | None = number(None, most=16)
     """Also compute L1, PSNR and SSIM with each translation at its best shift, which is at most this many pixels. The
     best shifts are recorded. checkpoint.best=auto and optimizer.decay=plateau then use the shifted L1. null: the value

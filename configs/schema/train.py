@@ -160,8 +160,8 @@ class TrainConfig(Section, prefix="train."):
     """true: run the discriminator once and use its graph for the losses of both networks (pix2pixHD). false: update the
     discriminator first, then run it again for the generator's loss (pix2pix)."""
     activation_checkpointing: bool = False
-    """Store only the activations between the stages of the generator and of VGG. Recompute all other activations in the
-    backward pass. This takes less memory and more time."""
+    """Store only the activations between the stages of the generator and of the network of the perceptual loss.
+    Recompute all other activations in the backward pass. This takes less memory and more time."""
     compile: bool = False
     """Fuse the generator's layers with torch.compile, which takes up to a minute before the first step. This needs a
     C++ compiler and, on a GPU, triton."""

@@ -10,9 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from bench.cases import CUT, CYCLE, Case
+from bench.cases import CUT, CYCLE, SMALL, Case
 from bench.data import rows_of, samples_per_s, sides_of
 from bench.references import OF_UNPAIRED, LabelMapFolders, Maps, ReferenceUpdate, as_in_the_originals, reference_batches
+from bench.train_step import make_reference
 from configs import build
 from configs.load import config_from_dict, config_to_dict
 from configs.schema import Config
@@ -20,6 +21,8 @@ from configs.splits import open_split
 from data.batch import Sample
 from data.conditioning import images_to_float
 from data.loader import read_fixed
+from losses.objective import LossInputs
+from losses.perceptual import VGG19Loss
 from tests.training.methods.test_paired_update import make_pair, make_update, update_of
 from training.methods import METHODS
 from training.methods.builder import unpaired_layout_on_cpu
@@ -63,6 +66,17 @@ def test_label_maps_are_read_as_by_this_project(label_data_set: Path) -> None:
     torch.testing.assert_close(as_is["label"], ours.source.float())
     assert torch.equal(as_is["inst"].int(), ours.maps["instances"])
     assert_one_is_close((samples[0]["image"], samples[1]["image"]), images_to_float(ours.maps["target"]))
+
+
+@pytest.mark.usefixtures("cached_vgg19")
+def test_the_loss_of_vgg19_is_that_of_this_project() -> None:
+    settings = [*SMALL, "loss.perceptual=10"]
+    reference = make_reference(config_from_dict(config_to_dict(Config()), "bench", settings), torch.device("cpu"))
+    fake, target = torch.rand(2, 1, 3, 32, 32) * 2 - 1
+    loss = VGG19Loss(activation_checkpointing=False)
+    expected = 10 * loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list))
+    assert isinstance(reference, ReferenceUpdate)
+    torch.testing.assert_close(reference.vgg_losses(fake, target), {"VGG": expected})
 
 
 def test_every_side_of_a_layout_is_opened(label_data_set: Path, tmp_path: Path) -> None:

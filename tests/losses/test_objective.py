@@ -1,18 +1,18 @@
 import math
+from typing import Literal
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES
+from losses import ADVERSARIAL_LOSSES, GENERATOR_LOSSES, PENALTIES
 from losses.adversarial import (
     LeastSquares,
     Logits,
     Outputs,
     Penalty,
     PenaltyInputs,
-    ScaleReduction,
     r1_penalty,
     wgan_gradient_penalty,
 )
@@ -70,7 +70,7 @@ SCORES = {  # the generator's loss at logits of 0.5, and the discriminator's for
 
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize(("over_scales", "times"), [("sum", 2), ("mean", 1)])
-def test_each_adversarial_loss_has_its_known_values(name: str, over_scales: ScaleReduction, times: int) -> None:
+def test_each_adversarial_loss_has_its_known_values(name: str, over_scales: Literal["sum", "mean"], times: int) -> None:
     halves = [torch.full((2, 1, side, side), 0.5, dtype=torch.float64) for side in (4, 3)]
     logits, (generator, real, fake) = logits_of(*halves), SCORES[name]
     loss = ADVERSARIAL_LOSSES[name](over_scales=over_scales)
@@ -97,17 +97,18 @@ def test_penalties_of_a_linear_discriminator_are_known() -> None:
 
 
 def test_a_penalty_of_every_second_step_has_twice_the_weight_there() -> None:
+    assert PENALTIES["r1"].every == 16
     counted = Penalty(lambda inputs: torch.tensor(5.0), every=2)
     objective = DiscriminatorObjective(ADVERSARIAL_LOSSES["lsgan"](), {"counted": (counted, 3.0)})
     image = torch.zeros(1, 3, 4, 4)
     inputs = PenaltyInputs(image, image, logits_of(image), logits_of(image), list, list)
     totals = []
-    for step in (0, 1, 2):
+    for step in (None, 0, 1, 2):
         objective.step = step
         terms = objective(inputs)
         assert ("counted" in terms) == (objective.due == ("counted",))
         totals.append(float(terms["total"]))
-    assert [total - totals[1] for total in totals] == pytest.approx([30, 0, 30])
+    assert [total - totals[2] for total in totals] == pytest.approx([15, 30, 0, 30])
 
 
 def translation(fake: Tensor, target: Tensor) -> LossInputs:

@@ -74,3 +74,9 @@ def test_features_are_weighted_as_the_discriminator_sees_the_images() -> None:
     fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
     # of_discriminated is mirrored: the right half counts. Layers are 4/2 x (2 + 3·2)
     assert feature_matching(translation(fake, torch.zeros_like(fake), left_half())).item() == pytest.approx(16)
+
+
+def test_features_of_the_perceptual_loss_are_weighted_as_the_target() -> None:
+    fake = torch.tensor([1.0, 1.0, 2.0, 2.0]).expand(1, 3, 4, 4)
+    assert Layers()(translation(fake, torch.zeros_like(fake), left_half())) == 1 + 10  # the left half counts
+    assert Layers()(translation(fake, torch.zeros_like(fake), None)) == 1.5 + 15

@@ -51,8 +51,8 @@ def test_more_blur_and_more_noise_are_worse_and_nothing_is_0() -> None:
 
 
 def test_the_record_names_the_network() -> None:
-    inception_is_not_loaded = Evaluator.load(FIGURES, None, CPU, features="efficientnet_lite2")
-    protocol = inception_is_not_loaded.protocol
+    evaluator = Evaluator.load(FIGURES, None, CPU, features="efficientnet_lite2")
+    protocol = evaluator.protocol
     assert protocol["efficientnet_lite2"]["network"] == "EfficientNet-Lite2, 1280 features"
     assert protocol["perceptual_distance"]["weights"] == "efficientnet-lite2-9656183e.pth"
-    assert protocol["efficientnet_lite2"] in inception_is_not_loaded.basis("kid")
+    assert protocol["efficientnet_lite2"] in evaluator.basis("kid")

@@ -63,7 +63,7 @@ def test_vgg_too(cached_vgg19: None) -> None:
     image, target = torch.rand(2, 1, 3, 32, 32)
     results = []
     for is_on in (False, True):
-        loss = VGG19Loss(is_on)
+        loss = VGG19Loss(activation_checkpointing=is_on)
         fake = image.clone().requires_grad_()
         value = loss(LossInputs(fake, target, target, discriminate_fake=list, discriminate_target=list))
         value.backward()

@@ -170,7 +170,7 @@ def test_a_server_that_does_not_send_the_weights_leaves_nothing(
         monkeypatch.setattr(perceptual, "VGG19", replace(perceptual.VGG19, url=url))
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         with pytest.raises(WeightsError, match=f"could not be downloaded .*{reason}.* or set loss.perceptual=0"):
-            VGG19Loss(False)
+            VGG19Loss(activation_checkpointing=False)
     assert socket.getdefaulttimeout() is None
     assert list(hub.iterdir()) == []
 

@@ -84,6 +84,16 @@ def test_metrics_of_other_samples_are_not_compared(tmp_path: Path, command_line:
     assert not any(cell.endswith("*") for row in table for cell in row)
 
 
+def test_kid_of_different_networks_is_not_compared(tmp_path: Path, command_line: CommandLine) -> None:
+    networks = ("inception", "efficientnet_lite2")
+    runs = [write_run(tmp_path / name, f"metrics.features={name}", l1={2: len(name)}) for name in networks]
+    for run in runs:
+        (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().replace("psnr", "kid"))
+    head, *rows = compared(command_line, *runs)
+    assert head[-3:] == ["metrics.features", "l1", "kid"]
+    assert [row[-3:] for row in rows] == [[networks[0], "9 @2*", "-9 @2"], [networks[1], "18 @2", "-18 @2"]]
+
+
 @pytest.mark.parametrize(("settings", "problem"), [("not: {a: setting}", "unknown key not"), ("", "config.yaml")])
 def test_settings_that_cannot_be_read_are_named(
     tmp_path: Path, command_line: CommandLine, settings: str, problem: str

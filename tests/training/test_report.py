@@ -226,6 +226,9 @@ def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path) -> 
     assert without_downloads(config) == config
     VGG19.cached.unlink()
     assert downloads(load_config(tiny_config, [])) == []
+    INCEPTION.cached.unlink()
+    packaged = ["metrics.extra=[fid,kid]", "metrics.features=efficientnet_lite2"]
+    assert downloads(load_config(tiny_config, packaged)) == []
 
 
 def test_a_disk_error_of_tensorboard_is_one_warning_without_a_traceback(

@@ -70,7 +70,7 @@ def test_a_path_below_the_home_folder_is_expanded(tmp_path: Path, monkeypatch: p
 @pytest.mark.usefixtures("_without_home")
 def test_each_default_below_a_missing_home_folder_is_one_line_with_a_remedy(tiny_config: Path) -> None:
     cached = load_config(tiny_config, ["data.cache=disk"])
-    weights = PretrainedFile("https://host/vgg.pth", "the weights", megabytes=1, without="a=0", instead="b=1")
+    weights = PretrainedFile("https://host/vgg.pth", "the weights", megabytes=1, alternative="set a=0")
     for use, setting in (
         (lambda: cache_folder(cached, Path("run")), "data.cache"),
         (lambda: weights.cached, "TORCH_HOME"),

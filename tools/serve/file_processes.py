@@ -91,8 +91,7 @@ class _Process:
 
     def call(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, Exception | None]:
         self._connection.send_bytes(_Pickler.dumps((function, arguments)))
-        answer: tuple[Any, Exception | None] = _Pickler.loads(self._connection.recv_bytes())
-        return answer
+        return _Pickler.loads(self._connection.recv_bytes())
 
 
 def _work(connection: Connection, max_pixels: int, most_memory: int) -> None:
