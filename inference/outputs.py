@@ -292,7 +292,7 @@ def write_report(report: Mapping[str, Any], lines: Sequence[str], output: Path) 
         logger.info("measured on  %s", MEASURED_ON[split])
     if "fid" in report["whole"] and report["n_images"] < FEW_FOR_FID:
         logger.warning(
-            "FID of %s: compare it only with an FID of as many images. Published values use thousands, and Inception",
+            "FID of %s: compare it only with an FID of as many images. Published values use thousands of images",
             counted(report["n_images"], "image"),
         )
     logger.info("report       %s", path)

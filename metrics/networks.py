@@ -21,7 +21,7 @@ ALEXNET = PretrainedFile(
     url="https://download.pytorch.org/models/alexnet-owt-7be5be79.pth",
     what="lpips of metrics.extra needs AlexNet's weights",
     megabytes=233,
-    alternative="replace lpips in metrics.extra by perceptual_distance",
+    alternative="use perceptual_distance instead of lpips",
 )
 # the weights of the original FID, converted from TensorFlow by torch-fidelity
 INCEPTION = PretrainedFile(

@@ -77,8 +77,7 @@ def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
     for run in runs:  # a run without readable settings is a group of its own
         groups.setdefault(values[run.name] if run.settings else run.name, []).append(run)
     metrics = [*dict.fromkeys(name for run in runs for name in run.metrics)]
-    unmarked = metrics if not are_comparable(runs) else ["fid", "kid"] if "metrics.features" in differing else []
-    columns = [_metric_column(name, [*groups.values()], marks_best=name not in unmarked) for name in metrics]
+    columns = [_metric_column(name, [*groups.values()], marks_best=are_comparable(runs, name)) for name in metrics]
     table = [["runs", "state", "validated on", *differing, *metrics]]
     for group, *cells in zip(groups.values(), *columns, strict=True):
         texts = zip(*((run.name, run.status, run.validated_on) for run in group), strict=True)
@@ -86,9 +85,10 @@ def comparison(runs: Sequence[RecordedRun]) -> list[list[str]]:
     return table
 
 
-def are_comparable(runs: Sequence[RecordedRun]) -> bool:
-    """Return whether all runs were validated on the same samples."""
-    return len({run.validated_on for run in runs if run.metrics}) <= 1
+def are_comparable(runs: Sequence[RecordedRun], metric: str = "") -> bool:
+    """Return whether all runs were validated on the same samples, and computed `metric` with the same network."""
+    networks = {run.settings.get("metrics.features") for run in runs if metric in {"fid", "kid"} & {*run.metrics}}
+    return len({run.validated_on for run in runs if run.metrics}) <= 1 and len(networks) <= 1
 
 
 def _metric_column(name: str, groups: Sequence[Sequence[RecordedRun]], *, marks_best: bool) -> list[str]:

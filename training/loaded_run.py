@@ -97,7 +97,7 @@ class LoadedRun:
         return LazySequence(range(len(layout)), lambda index: read_fixed(layout, preprocessing, index))
 
     def losses(self, batch: Batch) -> Losses:
-        """Return the losses of all networks for a batch, as in a training step."""
+        """Return the losses of all networks for a batch, with all penalties, but without the factor `Penalty.every`."""
         generator, discriminator = self.method.losses(self.method.inputs(batch))
         return Losses(generator, discriminator, self.method.means.flush(World(0, 1, self.method.device)))
 

@@ -85,13 +85,17 @@ def test_metrics_of_other_samples_are_not_compared(tmp_path: Path, command_line:
 
 
 def test_kid_of_different_networks_is_not_compared(tmp_path: Path, command_line: CommandLine) -> None:
-    networks = ("inception", "efficientnet_lite2")
-    runs = [write_run(tmp_path / name, f"metrics.features={name}", l1={2: len(name)}) for name in networks]
-    for run in runs:
+    packaged = "metrics.features=efficientnet_lite2"
+    cases = [[packaged], [packaged, "loss.l1=7"], []]
+    runs = [write_run(tmp_path / f"{n}", *of, l1={2: n}) for n, of in enumerate(cases)]
+    for run in runs[:2]:
         (run / "metrics.jsonl").write_text((run / "metrics.jsonl").read_text().replace("psnr", "kid"))
     head, *rows = compared(command_line, *runs)
-    assert head[-3:] == ["metrics.features", "l1", "kid"]
-    assert [row[-3:] for row in rows] == [[networks[0], "9 @2*", "-9 @2"], [networks[1], "18 @2", "-18 @2"]]
+    assert head[-2:] == ["kid", "psnr"]
+    assert [row[-2:] for row in rows] == [["0 @2", "-"], ["-1 @2*", "-"], ["-", "-2 @2"]]
+    (runs[2] / "metrics.jsonl").write_text((runs[2] / "metrics.jsonl").read_text().replace("psnr", "kid"))
+    head, *rows = compared(command_line, *runs)
+    assert [row[-2:] for row in rows] == [["0 @2*", "0 @2"], ["1 @2", "-1 @2"], ["2 @2", "-2 @2"]]
 
 
 @pytest.mark.parametrize(("settings", "problem"), [("not: {a: setting}", "unknown key not"), ("", "config.yaml")])
