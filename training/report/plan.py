@@ -330,8 +330,13 @@ def downloads(config: Config) -> list[PretrainedFile]:
 
 
 def without_downloads(config: Config) -> Config:
-    """Return the configuration without the losses and metrics whose weights would be downloaded."""
+    """Return the configuration without the losses and metrics whose weights would be downloaded.
+
+    Raise ConfigError if one of their packages is not installed.
+    """
     missing, loss, best = downloads(config), config.loss, config.checkpoint.best
+    for file in missing:
+        file.require_package()
     extra = [name for name in config.metrics.extra if _file_of(config, name) not in missing]
     if _file_of_loss(config) in missing:
         others = sum(weight for name, weight in loss.weights_of_images.items() if name != "perceptual")
