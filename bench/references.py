@@ -20,7 +20,7 @@ from torch.optim import Adam
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 
 from losses.distances import patch_nce
-from losses.perceptual import LAYER_WEIGHTS, VGG19Loss
+from losses.perceptual import VGG19Loss
 from models.global_generator import GlobalGenerator
 from models.layers import InstanceNorm
 from models.patch_discriminator import DiscriminatorOutput, MultiscalePatchDiscriminator
@@ -90,7 +90,7 @@ class Networks:
         """Return the weighted loss of VGG19's features by name, 0-d, or {} without VGG19."""
         if self.vgg is None:
             return {}
-        pairs = zip(self.vgg.features(fake), self.vgg.features(target), LAYER_WEIGHTS, strict=True)
+        pairs = zip(self.vgg.features(fake), self.vgg.features(target), self.vgg.layer_weights, strict=True)
         return {"VGG": 10 * _total(weight * F.l1_loss(f, t.detach()) for f, t, weight in pairs)}
 
 

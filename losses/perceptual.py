@@ -13,9 +13,8 @@ from losses.objective import LossInputs, PixelWeights
 from utils.efficientnet_lite import COMPARED, LEAST_SIDE, LITE0, efficientnet_lite, enlarged
 from utils.pretrained import PretrainedFile
 
-# torchvision's numbers of relu1_1, relu2_1, relu3_1, relu4_1 and relu5_1, and pix2pixHD's weights of these layers
+# torchvision's numbers of relu1_1, relu2_1, relu3_1, relu4_1 and relu5_1
 LAYERS = (1, 6, 11, 20, 29)
-LAYER_WEIGHTS = (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
 VGG19 = PretrainedFile(
     url="https://download.pytorch.org/models/vgg19-dcbb9e9d.pth",
     what="loss.perceptual_network=vgg19 needs VGG19's weights",
@@ -64,9 +63,9 @@ class PerceptualLoss(nn.Module):
 
 
 class VGG19Loss(PerceptualLoss):
-    """L1 of VGG19's features. Raises WeightsError if the weights cannot be read or downloaded."""
+    """pix2pixHD's weighted L1 of VGG19's features. Raises WeightsError if the file cannot be read or downloaded."""
 
-    distance, layer_weights = staticmethod(feature_distance), LAYER_WEIGHTS
+    distance, layer_weights = staticmethod(feature_distance), (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1.0)
     least_side = 16  # four poolings reduce 16 pixels to 1
     file = VGG19
 

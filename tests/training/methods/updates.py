@@ -1,7 +1,7 @@
 """Updates of small networks, and the driver that compares a step with a plain reference."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,8 +75,7 @@ def make_paired(
     penalties: Mapping[str, float] | None = None,
 ) -> Paired:
     means = RunningMeans()
-    in_each_step = {name: (replace(PENALTIES[name], every=1), weight) for name, weight in (penalties or {}).items()}
-    objective = DiscriminatorObjective(adversarial, in_each_step)
+    objective = DiscriminatorObjective(adversarial, {n: (PENALTIES[n], w) for n, w in (penalties or {}).items()})
     network = discriminator.networks["discriminator"]
     return Paired(
         generator=generator.networks["generator"],
